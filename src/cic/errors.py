@@ -1,0 +1,18 @@
+"""The user's mistakes, said in one sentence that names the way out."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(ValueError):
+    """A mistake that the user can mend: the command line prints it without a traceback and exits with 2."""
+
+
+def unknown(kind: str, name: str, options: Iterable[str]) -> UserError:
+    """`unknown task "wlak"; did you mean "walk"?`, or the whole list when nothing is near."""
+    options = sorted(options)
+    near = difflib.get_close_matches(name, options, n=1, cutoff=0.5)
+    hint = f'did you mean "{near[0]}"?' if near else f"choose one of: {', '.join(options)}"
+    return UserError(f'unknown {kind} "{name}"; {hint}')

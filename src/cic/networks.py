@@ -1,0 +1,70 @@
+"""Actor, critic and the MLPs that objectives are made of."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def mlp(*sizes: int) -> nn.Sequential:
+    """`mlp(24, 256, 256, 64)`: Linear layers with ReLU between them, none after the last."""
+    layers: list[nn.Module] = []
+    for fan_in, fan_out in zip(sizes, sizes[1:], strict=False):
+        layers += [nn.Linear(fan_in, fan_out), nn.ReLU(inplace=True)]
+    return nn.Sequential(*layers[:-1])
+
+
+def orthogonal_init(module: nn.Module) -> None:
+    """Orthogonal weights and zero biases for every Linear below; apply with `module.apply(orthogonal_init)`."""
+    if isinstance(module, nn.Linear):
+        nn.init.orthogonal_(module.weight)
+        nn.init.zeros_(module.bias)
+
+
+def trunk(fan_in: int, width: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(fan_in, width), nn.LayerNorm(width), nn.Tanh())
+
+
+class Actor(nn.Module):
+    """The deterministic policy's mean action in [-1, 1]."""
+
+    def __init__(self, input_dim: int, action_dim: int, hidden: int) -> None:
+        super().__init__()
+        self.trunk = trunk(input_dim, hidden)
+        self.head = mlp(hidden, hidden, action_dim)
+        self.apply(orthogonal_init)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(self.head(self.trunk(x)))
+
+
+class Critic(nn.Module):
+    """Two Q heads `H → H → out` on a shared trunk.
+
+    The heads' first layers are one Linear(H, 2H): half the calls, the same numbers. Each head's block is initialised
+    on its own.
+    """
+
+    def __init__(self, input_dim: int, action_dim: int, hidden: int, out: int = 1) -> None:
+        super().__init__()
+        self.trunk = trunk(input_dim + action_dim, hidden)
+        self.heads = nn.Linear(hidden, 2 * hidden)
+        self.out_weight = nn.Parameter(torch.empty(2, hidden, out))
+        self.out_bias = nn.Parameter(torch.zeros(2, 1, out))
+        orthogonal_init(self.trunk[0])
+        nn.init.zeros_(self.heads.bias)
+        with torch.no_grad():
+            for head in range(2):
+                nn.init.orthogonal_(self.heads.weight[head * hidden : (head + 1) * hidden])
+                nn.init.orthogonal_(self.out_weight[head].T)
+
+    def features(self, x: Tensor, action: Tensor) -> Tensor:
+        """(2, B, out): what each head says."""
+        hidden = F.relu(self.heads(self.trunk(torch.cat([x, action], dim=-1))))  # (B, 2H)
+        by_head = hidden.unflatten(-1, (2, -1)).transpose(0, 1)  # (2, B, H), a view
+        return torch.baddbmm(self.out_bias, by_head, self.out_weight)
+
+    def forward(self, x: Tensor, action: Tensor, skill: Tensor) -> Tensor:
+        """(2, B, 1): both Q values. The plain critic does not look at `skill`; successor features do."""
+        return self.features(x, action)
