@@ -1,0 +1,24 @@
+"""Where experience comes from: `make("walker-run", num_envs=16)`, `register_env`, `domains()`.
+
+Importing this package imports neither numpy nor Gymnasium nor MuJoCo.
+"""
+
+from __future__ import annotations
+
+from cic.envs.catalogue import DomainInfo, split_name
+from cic.envs.registry import make, register_env
+
+
+def domains() -> dict[str, DomainInfo]:
+    """The built-in domains, without building any physics."""
+    from cic.envs.catalogue import DOMAINS
+
+    return dict(DOMAINS)
+
+
+def domain_of(name: str) -> str:
+    """The domain of an environment's name: `"walker-run"` → `"walker"`."""
+    return split_name(name)[0]
+
+
+__all__ = ["DomainInfo", "domain_of", "domains", "make", "register_env", "split_name"]

@@ -1,0 +1,197 @@
+"""The contract of every environment here: Gymnasium's vector API, N copies stepped together, no automatic reset.
+
+`step` never resets: a copy that ended must be reset with `reset(options={"reset_mask": ended})` before it steps again,
+so the last observation of an episode is simply the observation that `step` returned.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+
+from cic.envs.catalogue import Coverage
+from cic.errors import UserError
+
+if TYPE_CHECKING:
+    from cic.types import Spaces
+
+Array = npt.NDArray[np.float32]
+Bools = npt.NDArray[np.bool_]
+State = dict[str, npt.NDArray[Any]]
+Step = tuple[Array, Array, Bools, Bools, dict[str, Any]]
+
+
+class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
+    """N copies of one environment: observations (N, obs) float32, actions (N, action) float32 in [-1, 1]."""
+
+    metadata = {"autoreset_mode": AutoresetMode.DISABLED, "render_modes": ["rgb_array"]}  # noqa: RUF012
+
+    name: str
+    domain: str
+    task: str | None
+    tasks: tuple[str, ...]
+    episode_length: int | None
+    coverage: Coverage | None
+    exact_state = True
+    """Whether `set_state` continues bit for bit. Otherwise it restarts the episodes (see `cic.envs.gym`)."""
+
+    def __init__(
+        self,
+        name: str,
+        obs: int,
+        action: int,
+        num_envs: int,
+        low: float | Array = -np.inf,
+        high: float | Array = np.inf,
+    ) -> None:
+        _check_num_envs(num_envs)
+        self.name, self.num_envs = name, int(num_envs)
+        self.single_observation_space = gymnasium.spaces.Box(low, high, (obs,), np.float32)
+        self.single_action_space = gymnasium.spaces.Box(-1.0, 1.0, (action,), np.float32)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._shape = (self.num_envs, action)
+        self._steps = np.zeros(self.num_envs, np.int64)
+        self._over = np.ones(self.num_envs, np.bool_)  # never reset counts as over
+        self._blocked = True  # whether any copy is over; a plain bool, since every step asks
+
+    @property
+    def spaces(self) -> Spaces:
+        """What an agent must know."""
+        from cic.types import Spaces  # imports torch
+
+        return Spaces(obs=self.single_observation_space.shape[0], action=self._shape[1])  # type: ignore[index]
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+        """Start episodes in the copies of `options["reset_mask"]`, else in all; copy i is seeded with `seed + i`."""
+        self._check_open()
+        mask = self._reset_mask(options)
+        chosen = [int(i) for i in np.flatnonzero(mask)]
+        if seed is not None:
+            seeds = self._seeds(seed)
+            for i in chosen:
+                self._reseed(i, seeds[i])
+        for i in chosen:
+            self._begin(i)
+        self._steps[mask] = 0
+        self._over[mask] = False
+        self._resume()
+        return self._observe(), {}
+
+    @abstractmethod
+    def step(self, actions: Array) -> Step:
+        """One control step in every copy."""
+
+    @abstractmethod
+    def _reseed(self, index: int, seed: int) -> None:
+        """Give one copy a new random generator."""
+
+    @abstractmethod
+    def _begin(self, index: int) -> None:
+        """Start an episode in one copy."""
+
+    @abstractmethod
+    def _observe(self) -> Array:
+        """The current observation of every copy, in a fresh array."""
+
+    @abstractmethod
+    def get_state(self) -> State:
+        """Everything that the future depends on, as arrays with one row per copy."""
+
+    @abstractmethod
+    def set_state(self, state: State) -> None:
+        """Continue from what `get_state` returned, here or in another process."""
+
+    @abstractmethod
+    def render(self, index: int = 0, width: int = 320, height: int = 240) -> npt.NDArray[np.uint8]:  # type: ignore[override]
+        """A picture of one copy, (height, width, 3)."""
+
+    def _resume(self) -> None:
+        """Bring derived bookkeeping up to date after `_steps` and `_over` changed from outside of `step`."""
+        self._blocked = bool(self._over.any())
+
+    def _check_actions(self, actions: Any) -> Array:
+        """The actions as float32 (N, action) within [-1, 1]. On the hot path: a good array costs four calls."""
+        if self._blocked:
+            raise self._blocked_error()
+        if type(actions) is not np.ndarray or actions.dtype != np.float32 or actions.shape != self._shape:
+            actions = self._as_actions(actions)
+        flat = actions.ravel()
+        # An overflow here is possible for finite values; the exact question is only asked then.
+        if not math.isfinite(flat.dot(flat)) and not np.isfinite(actions).all():
+            bad = sorted({int(i) for i in np.argwhere(~np.isfinite(actions))[:, 0]})
+            raise UserError(f"{self.name}: the action of copy {bad[0]} is not finite: {actions[bad[0]].tolist()}")
+        return np.maximum(np.minimum(actions, 1.0), -1.0)  # type: ignore[no-any-return]
+
+    def _as_actions(self, actions: Any) -> Array:
+        try:
+            array = np.asarray(actions, np.float32)
+        except (TypeError, ValueError) as error:
+            raise UserError(f"{self.name}: actions must be numbers of shape {self._shape} ({error})") from None
+        if array.shape != self._shape:
+            raise UserError(f"{self.name}: actions have shape {array.shape}, expected {self._shape} (copies, action)")
+        return array
+
+    def _blocked_error(self) -> UserError:
+        if self.closed:
+            return UserError(f"{self.name}: the environment is closed")
+        over = [int(i) for i in np.flatnonzero(self._over)]
+        return UserError(
+            f"{self.name}: copies {over} have not been started or have ended; "
+            'call reset() or reset(options={"reset_mask": …}) before stepping'
+        )
+
+    def _reset_mask(self, options: dict[str, Any] | None) -> Bools:
+        mask = (options or {}).get("reset_mask")
+        if mask is None:
+            return np.ones(self.num_envs, np.bool_)
+        mask = np.asarray(mask)
+        if mask.shape != (self.num_envs,) or mask.dtype != np.bool_:
+            raise UserError(f"{self.name}: reset_mask must be {self.num_envs} booleans, got {mask.dtype} {mask.shape}")
+        return mask
+
+    def _seeds(self, seed: int | Sequence[int]) -> list[int]:
+        if isinstance(seed, (int, np.integer)):
+            seeds = [int(seed) + i for i in range(self.num_envs)]
+        else:
+            seeds = [int(s) for s in seed]
+        if len(seeds) != self.num_envs or min(seeds) < 0 or max(seeds) >= 2**32:
+            raise UserError(
+                f"{self.name}: seed must be one integer from 0 to 2³²−{self.num_envs} (or one per copy), got {seed}"
+            )
+        return seeds
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise self._blocked_error()
+
+    def _check_state(self, state: State, like: State) -> None:
+        """A state of other copies or another environment must not half-load."""
+        for key, array in like.items():
+            if key not in state:
+                raise UserError(f"{self.name}: the state has no {key!r}")
+            if state[key].shape != array.shape:
+                raise UserError(
+                    f"{self.name}: the state's {key!r} has shape {state[key].shape}, expected {array.shape}"
+                )
+
+    def close(self, **kwargs: Any) -> None:
+        """Free threads and renderers; twice does no harm."""
+        super().close(**kwargs)
+        self._blocked = True
+
+    def __repr__(self) -> str:
+        return f"<{self.name}, {self.num_envs} {'copy' if self.num_envs == 1 else 'copies'}>"
+
+
+def _check_num_envs(num_envs: Any) -> None:
+    if isinstance(num_envs, bool) or not isinstance(num_envs, (int, np.integer)) or num_envs < 1:
+        raise UserError(f"num_envs must be a whole number of at least 1, got {num_envs!r}")

@@ -1,0 +1,128 @@
+"""What there is, as a table: read without numpy, Gymnasium or MuJoCo, so that `cic envs` and `--help` answer at once.
+
+The numbers are facts of the models; a test builds every model and compares.
+"""
+
+from __future__ import annotations
+
+import csv
+from functools import lru_cache
+from importlib.resources import files
+from typing import NamedTuple
+
+from cic.errors import unknown
+
+Coverage = tuple[tuple[int, float, float], ...]
+"""(observation index, low, high) of the two or three entries on which state coverage is counted."""
+
+CORNERS = ("reach_top_left", "reach_top_right", "reach_bottom_left", "reach_bottom_right")
+
+
+class DomainInfo(NamedTuple):
+    """One domain: a body and a world, and the tasks that its physics can reward."""
+
+    name: str
+    tasks: tuple[str, ...]
+    obs: int
+    action: int
+    episode_length: int
+    coverage: Coverage
+    about: str
+    module: str
+    """Where `create(name, task, num_envs, seed, threads)` is."""
+
+    @property
+    def experts(self) -> dict[str, float | None]:
+        """The score of a long-trained agent on each task, which normalises returns; None where nobody measured it."""
+        scores = _expert_scores()
+        return {task: scores.get((self.name, task)) for task in self.tasks}
+
+
+DOMAINS = {
+    info.name: info
+    for info in (
+        DomainInfo(
+            "walker",
+            ("stand", "walk", "run", "flip"),
+            24,
+            6,
+            1000,
+            ((0, -1.0, 1.0), (1, -1.0, 1.0), (14, 0.0, 1.6)),
+            "planar biped (URLB)",
+            "cic.envs.suite.walker",
+        ),
+        DomainInfo(
+            "quadruped",
+            ("stand", "walk", "run", "jump"),
+            78,
+            12,
+            1000,
+            ((39, -1.0, 1.0), (36, -5.0, 5.0), (37, -5.0, 5.0)),
+            "four-legged ant-like body (URLB)",
+            "cic.envs.suite.quadruped",
+        ),
+        DomainInfo(
+            "jaco",
+            CORNERS,
+            55,
+            9,
+            250,
+            ((30, -0.4, 0.4), (31, -0.4, 0.4), (32, 0.0, 0.6)),
+            "robot arm with a hand, reaching for a brick (URLB)",
+            "cic.envs.suite.jaco",
+        ),
+        DomainInfo(
+            "point_mass",
+            ("easy", *CORNERS),
+            4,
+            2,
+            1000,
+            ((0, -0.29, 0.29), (1, -0.29, 0.29)),
+            "a ball pushed about a square",
+            "cic.envs.suite.point_mass",
+        ),
+        DomainInfo(
+            "hopper",
+            ("stand", "hop"),
+            15,
+            4,
+            1000,
+            ((0, -1.0, 1.0), (1, -3.15, 3.15)),
+            "planar one-legged body",
+            "cic.envs.suite.hopper",
+        ),
+        DomainInfo(
+            "gridworld",
+            CORNERS,
+            2,
+            2,
+            50,
+            ((0, -1.0, 1.0), (1, -1.0, 1.0)),
+            "10×10 cells, four moves",
+            "cic.envs.gridworld",
+        ),
+    )
+}
+
+
+def split_name(name: str) -> tuple[str, str | None]:
+    """`"walker-run"` or `"cic/walker-run-v0"` → `("walker", "run")`; `"walker"` → `("walker", None)`."""
+    plain = name.removeprefix("cic/").removesuffix("-v0")
+    domain, dash, task = plain.partition("-")
+    if domain not in DOMAINS:
+        raise unknown("environment", plain, [*DOMAINS, *(f"{d}-{t}" for d in DOMAINS for t in DOMAINS[d].tasks)])
+    if dash and task not in DOMAINS[domain].tasks:
+        raise unknown(f"task of {domain}", task, DOMAINS[domain].tasks)
+    return domain, task if dash else None
+
+
+def gymnasium_ids() -> list[str]:
+    """Every id that is registered with Gymnasium, the reward-free domains among them."""
+    names = [name for d in DOMAINS for name in (d, *(f"{d}-{t}" for t in DOMAINS[d].tasks))]
+    return [f"cic/{name}-v0" for name in names]
+
+
+@lru_cache(maxsize=1)
+def _expert_scores() -> dict[tuple[str, str], float]:
+    text = files("cic").joinpath("data/scores.csv").read_text(encoding="utf-8")
+    return {(row["domain"], row["task"]): float(row["expert"]) for row in csv.DictReader(text.splitlines())}

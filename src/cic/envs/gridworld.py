@@ -1,0 +1,89 @@
+"""A 10×10 gridworld with four moves: exploration that can be counted by eye, at a million steps a second.
+
+Discrete inside, continuous outside, so that the agent of the other domains runs on it unchanged: of the two action
+entries the larger one picks the axis and its sign the direction (ties go along x, zero counts as positive). The
+observation is the cell, scaled to [-1, 1]. Episodes start in one of the four cells in the middle and last 50 steps;
+a task pays 1 for every step that ends in its corner. Walls stop a move.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from cic.envs import random_state
+from cic.envs.base import Array, State, Step, VectorEnv
+from cic.envs.catalogue import DOMAINS
+
+SIZE = 10
+CORNER_CELLS = {
+    "reach_top_left": (0, SIZE - 1),
+    "reach_top_right": (SIZE - 1, SIZE - 1),
+    "reach_bottom_left": (0, 0),
+    "reach_bottom_right": (SIZE - 1, 0),
+}
+
+
+class Gridworld(VectorEnv):
+    """N walkers, each on its own grid."""
+
+    def __init__(self, name: str, task: str | None, num_envs: int, seed: int) -> None:
+        info = DOMAINS["gridworld"]
+        super().__init__(name, info.obs, info.action, num_envs, -1.0, 1.0)
+        self.domain, self.task, self.tasks = info.name, task, info.tasks
+        self.episode_length, self.coverage = info.episode_length, info.coverage
+        self._cells = np.zeros((self.num_envs, 2), np.int64)
+        self._random = [np.random.RandomState(s) for s in self._seeds(seed)]
+
+    def step(self, actions: Array) -> Step:
+        actions = self._check_actions(actions)
+        axis = (np.abs(actions[:, 1]) > np.abs(actions[:, 0])).astype(np.int64)
+        rows = np.arange(self.num_envs)
+        self._cells[rows, axis] += np.where(actions[rows, axis] >= 0, 1, -1)
+        np.clip(self._cells, 0, SIZE - 1, out=self._cells)
+        self._steps += 1
+        truncated = self._steps >= DOMAINS["gridworld"].episode_length
+        self._over = truncated.copy()
+        self._resume()
+        rewards = {task: (self._cells == cell).all(axis=1).astype(np.float32) for task, cell in CORNER_CELLS.items()}
+        reward = rewards[self.task].copy() if self.task else np.zeros(self.num_envs, np.float32)
+        return self._observe(), reward, np.zeros(self.num_envs, np.bool_), truncated, {"rewards": rewards}
+
+    def _observe(self) -> Array:
+        return (self._cells * (2.0 / (SIZE - 1)) - 1.0).astype(np.float32)
+
+    def _reseed(self, index: int, seed: int) -> None:
+        self._random[index] = np.random.RandomState(seed)
+
+    def _begin(self, index: int) -> None:
+        self._cells[index] = SIZE // 2 - self._random[index].randint(0, 2, size=2)
+
+    def get_state(self) -> State:
+        return {
+            "cells": self._cells.copy(),
+            "steps": self._steps.copy(),
+            "over": self._over.astype(np.int64),
+            "random": np.stack([random_state.pack(r) for r in self._random]),
+        }
+
+    def set_state(self, state: State) -> None:
+        self._check_state(state, self.get_state())
+        self._cells[:] = state["cells"]
+        self._steps[:] = state["steps"]
+        self._over[:] = state["over"].astype(np.bool_)
+        for random, packed in zip(self._random, state["random"], strict=True):
+            random_state.unpack(random, packed)
+        self._resume()
+
+    def render(self, index: int = 0, width: int = 320, height: int = 240) -> npt.NDArray[np.uint8]:  # type: ignore[override]
+        rows = SIZE - 1 - np.arange(height) * SIZE // height  # y points up
+        columns = np.arange(width) * SIZE // width
+        board = np.where(np.add.outer(rows, columns)[..., None] % 2, 235, 215).repeat(3, axis=2).astype(np.uint8)
+        x, y = self._cells[index]
+        board[np.ix_(rows == y, columns == x)] = (40, 90, 200)
+        return board
+
+
+def create(name: str, task: str | None, num_envs: int, seed: int, threads: int | None) -> Gridworld:
+    """The gridworld of `cic.envs.make`; one thread is enough for it."""
+    return Gridworld(name, task, num_envs, seed)

@@ -1,0 +1,102 @@
+"""What a domain says about itself: a model, what to look at in MuJoCo's data, and functions of that.
+
+Everything a domain computes is a function of its `Fields`: arrays with one row per copy, which `cic.envs.vector`
+fills from the copies' `MjData`. The order of calls is dm_control's, so that the numbers are too.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import importlib.util
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+import mujoco
+import numpy as np
+import numpy.typing as npt
+
+from cic.envs.catalogue import DomainInfo
+from cic.errors import UserError
+
+Array = npt.NDArray[np.float32]
+Floats = npt.NDArray[np.float64]
+Fields = TypeVar("Fields", bound=tuple[Floats, ...])
+
+
+class Domain(ABC, Generic[Fields]):
+    """One body in its world."""
+
+    info: ClassVar[DomainInfo]
+    substeps: ClassVar[int]
+    """Physics steps in one control step."""
+
+    def __init__(self, task: str | None) -> None:
+        self.task = task
+        self.model = copy.copy(self.compiled())
+        # dm_control resets with actuation disabled; a second model spares toggling a flag that other threads read.
+        self.passive = copy.copy(self.model)
+        self.passive.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_ACTUATION)
+
+    @classmethod
+    @functools.cache
+    def compiled(cls) -> Any:
+        """The `MjModel`, compiled once in this process."""
+        return cls.build()
+
+    @classmethod
+    @abstractmethod
+    def build(cls) -> Any:
+        """Compile dm_control's model."""
+
+    @abstractmethod
+    def view(self, data: Any) -> Fields:
+        """Live views of one copy's `MjData`; each is a row of the arrays that `observe` and `rewards` get."""
+
+    @abstractmethod
+    def place(self, data: Any, random: np.random.RandomState) -> None:
+        """Draw an initial state, in the order of dm_control's task, so that the same seed gives the same state."""
+
+    @abstractmethod
+    def observe(self, fields: Fields) -> Array:
+        """(N, obs), fresh."""
+
+    @abstractmethod
+    def rewards(self, fields: Fields) -> dict[str, Floats]:
+        """The reward of every task, each (N,)."""
+
+    def begin(self, data: Any, random: np.random.RandomState) -> None:
+        """Start an episode. The forward pass before `place` matters: it leaves its trace in the solver's warm start."""
+        mujoco.mj_resetData(self.model, data)
+        mujoco.mj_forward(self.passive, data)
+        self.place(data, random)
+        mujoco.mj_forward(self.passive, data)
+
+    def id(self, kind: str, name: str) -> int:
+        """The index of a named body, geom, …"""
+        return int(mujoco.mj_name2id(self.model, getattr(mujoco.mjtObj, f"mjOBJ_{kind.upper()}"), name))
+
+    def sensor(self, name: str) -> slice:
+        """Where a sensor's readings are in `sensordata`."""
+        index = self.id("sensor", name)
+        start = int(self.model.sensor_adr[index])
+        return slice(start, start + int(self.model.sensor_dim[index]))
+
+
+def suite_file(filename: str) -> str:
+    """The path of a model of dm_control's suite, found without importing dm_control (which looks for OpenGL)."""
+    spec = importlib.util.find_spec("dm_control")
+    if spec is None or not spec.submodule_search_locations:
+        raise UserError("dm_control is not installed: pip install dm_control")
+    return str(Path(spec.submodule_search_locations[0], "suite", filename))
+
+
+def randomise_joints(model: Any, data: Any, random: np.random.RandomState) -> None:
+    """Hinges and slides: within their limits, else hinges over the whole circle; one draw each, in their order."""
+    for joint in range(model.njnt):
+        kind, address = model.jnt_type[joint], model.jnt_qposadr[joint]
+        if model.jnt_limited[joint]:
+            data.qpos[address] = random.uniform(*model.jnt_range[joint])
+        elif kind == mujoco.mjtJoint.mjJNT_HINGE:
+            data.qpos[address] = random.uniform(-np.pi, np.pi)
