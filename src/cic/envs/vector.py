@@ -46,7 +46,7 @@ class SuiteEnv(VectorEnv):
     def step(self, actions: Array) -> Step:
         controls: Any = self._check_actions(actions)
         if self._scale is not None:
-            controls = self._scale[0] + self._scale[1] * (controls + 1.0)
+            controls = self._scale[0] + self._scale[1] * np.add(controls, 1.0, dtype=np.float64)
         for control, values in zip(self._controls, controls, strict=True):
             control[:] = values
         if self._crew is None:
