@@ -1,0 +1,63 @@
+"""What the tests of objectives share: small batches, small objectives and one update as the agent does it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cic.objectives import Objective, SkillSpace, get_objective
+from cic.types import Batch, Spaces
+
+ACTION = 3
+HIDDEN = 32
+
+
+def build(name: str, obs: int = 24, seed: int = 0, **options: Any) -> Objective:
+    """As the agent builds it: initialisation from the global generator, the rest from the objective's own."""
+    cls = get_objective(name)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return cls(Spaces(obs, ACTION), HIDDEN, cls.Options(**options), torch.Generator().manual_seed(seed))
+
+
+def make_batch(skill: SkillSpace, obs: int = 24, size: int = 32, seed: int = 0) -> Batch:
+    rng = np.random.default_rng(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.from_numpy(rng.standard_normal(shape, dtype=np.float32))
+
+    here = normal(size, obs)
+    return Batch(
+        obs=here,
+        action=torch.tanh(normal(size, ACTION)),
+        reward=normal(size, 1),
+        discount=torch.full((size, 1), 0.97),
+        next_obs=here + 0.3 * normal(size, obs),
+        skill=torch.from_numpy(skill.sample(size, rng)),
+    )
+
+
+class Learner:
+    """The representation's part of an agent's update."""
+
+    def __init__(self, objective: Objective, lr: float = 1e-3) -> None:
+        self.objective = objective
+        groups = objective.parameter_groups(lr)
+        self.optimiser = torch.optim.Adam(groups) if groups else None
+
+    def step(self, batch: Batch) -> float:
+        if self.optimiser is None:
+            return 0.0
+        loss, _ = self.objective.loss(batch)
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimiser.step()
+        self.objective.after_step()
+        return float(loss.detach())
+
+    def update(self, batch: Batch) -> Tensor:
+        self.step(batch)
+        return self.objective.reward(batch)

@@ -1,0 +1,279 @@
+"""What every registered method must keep. A new file in `objectives/` is tested here with no new test code."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import dataclasses
+import inspect
+import re
+import sys
+import textwrap
+import typing
+
+import pytest
+import safetensors.torch
+import torch
+from objective_setup import Learner, build, make_batch
+
+from cic.objectives import Objective, get_objective, objectives
+
+NAMES = [name for name, _ in objectives()]
+PAPER = re.compile(r"[A-Z]\w+ (et al\. |& [A-Z]\w+ )?(19|20)\d\d")
+RUN_LEVEL = {
+    *("domain", "objective", "seed", "steps", "scale", "device", "threads", "out", "num_envs"),
+    *("warmup", "update_every", "replay", "log_every", "checkpoint_every", "wandb", "preset", "milestones", "agent"),
+    *("lr", "hidden", "batch", "gamma", "nstep", "noise", "noise_clip", "tau"),
+}
+
+every_method = pytest.mark.parametrize("name", NAMES)
+
+
+def learns(objective: Objective) -> bool:
+    return bool(objective.parameter_groups(1e-3))
+
+
+def trained(objective: Objective) -> list[torch.nn.Parameter]:
+    return [parameter for group in objective.parameter_groups(1e-3) for parameter in group["params"]]
+
+
+def test_the_methods_of_the_paper_are_all_here():
+    baselines = {"aps", "apt", "ddpg", "diayn", "disagreement", "fixed", "icm", "proto", "rnd", "smm"}
+    assert {"cic", *baselines} <= set(NAMES)
+
+
+@every_method
+@pytest.mark.parametrize("obs", [4, 24, 78])
+def test_shapes(name, obs):
+    objective = build(name, obs)
+    batch = make_batch(objective.skill, obs)
+    if learns(objective):
+        loss, metrics = objective.loss(batch)
+        assert loss.shape == ()
+        assert loss.isfinite()
+        for key, value in metrics.items():
+            assert re.fullmatch(r"[a-z_]+/[a-z_]+", key)
+            assert value.shape == (), key
+            assert not value.requires_grad, key
+            assert value.isfinite(), key
+    reward = objective.reward(batch)
+    assert reward.shape == (len(batch.obs), 1)
+    assert reward.dtype == torch.float32
+    assert reward.isfinite().all()
+    assert not reward.requires_grad
+    for key, value in objective.diagnose(batch).items():
+        assert re.fullmatch(r"[a-z_]+/[a-z_]+", key)
+        assert value.shape == (), key
+        assert value.isfinite(), key
+
+
+@every_method
+@pytest.mark.parametrize("obs", [4, 78])
+def test_policy_and_critic_fit(name, obs):
+    objective = build(name, obs)
+    batch = make_batch(objective.skill, obs)
+    seen = objective.policy_input(batch.obs, batch.skill)
+    assert seen.shape == (len(batch.obs), objective.policy_input_dim)
+    critic = objective.make_critic()
+    assert critic(seen, batch.action, batch.skill).shape == (2, len(batch.obs), 1)
+    assert objective.infer_skill(batch.next_obs, batch.reward) is None or objective.skill.kind != "none"
+
+
+@every_method
+def test_gradients_reach_what_is_trained_and_nothing_else(name):
+    objective = build(name)
+    if not learns(objective):
+        pytest.skip("learns nothing")
+    batch = make_batch(objective.skill)
+    batch = batch._replace(reward=batch.reward.requires_grad_())
+    objective.loss(batch)[0].backward()
+    optimised = trained(objective)
+    assert len({id(p) for p in optimised}) == len(optimised)
+    for key, parameter in objective.named_parameters():
+        if any(parameter is p for p in optimised):
+            assert parameter.grad is not None, key
+            assert parameter.grad.isfinite().all(), key
+            assert parameter.grad.any(), key
+        else:
+            assert not parameter.requires_grad, key
+            assert parameter.grad is None, key
+    assert batch.reward.grad is None, "pre-training must not see the task's reward"
+
+
+@every_method
+def test_reward_changes_no_parameter_and_leaves_no_graph(name):
+    objective = build(name)
+    batch = make_batch(objective.skill)
+    before = {key: p.clone() for key, p in objective.named_parameters()}
+    batch = batch._replace(obs=batch.obs.requires_grad_(), next_obs=batch.next_obs.requires_grad_())
+    assert objective.reward(batch).grad_fn is None
+    for key, parameter in objective.named_parameters():
+        assert torch.equal(parameter, before[key]), key
+        assert parameter.grad is None, key
+
+
+@every_method
+def test_inputs_are_not_written(name):
+    objective = build(name)
+    batch = make_batch(objective.skill)
+    copies = [tensor.clone() for tensor in batch]
+    Learner(objective).update(batch)
+    for field, now, was in zip(batch._fields, batch, copies, strict=True):
+        assert torch.equal(now, was), field
+
+
+@every_method
+def test_same_seed_same_everything(name):
+    def run(seed):
+        objective = build(name, seed=seed)
+        learner = Learner(objective)
+        rewards = [learner.update(make_batch(objective.skill, seed=i)) for i in range(4)]
+        return torch.stack(rewards), objective.state_dict()
+
+    first, state = run(seed=3)
+    second, state_again = run(seed=3)
+    assert torch.equal(first, second)
+    for key, value in state.items():
+        assert torch.equal(value, state_again[key]), key
+    if learns(build(name)):
+        other = run(seed=4)[1]
+        assert any(not torch.equal(value, other[key]) for key, value in state.items())
+
+
+@every_method
+def test_randomness_is_the_objectives_own(name):
+    objective = build(name)
+    batch = make_batch(objective.skill)
+    state = torch.get_rng_state()
+    Learner(objective).update(batch)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@every_method
+def test_save_and_load_continue_identically(name):
+    objective = build(name, seed=1)
+    learner = Learner(objective)
+    batches = [make_batch(objective.skill, seed=i) for i in range(8)]
+    for batch in batches[:4]:
+        learner.update(batch)
+
+    saved = safetensors.torch.save({key: value.contiguous() for key, value in objective.state_dict().items()})
+    other = build(name, seed=2)
+    other.load_state_dict(safetensors.torch.load(saved))
+    other.generator.set_state(objective.generator.get_state())
+    resumed = Learner(other)
+    if learner.optimiser is not None and resumed.optimiser is not None:
+        resumed.optimiser.load_state_dict(copy.deepcopy(learner.optimiser.state_dict()))
+
+    for batch in batches[4:]:
+        assert torch.equal(learner.update(batch), resumed.update(batch))
+    for key, value in objective.state_dict().items():
+        assert torch.equal(value, other.state_dict()[key]), key
+
+
+@every_method
+def test_loss_descends_on_a_fixed_batch(name):
+    objective = build(name)
+    if not learns(objective):
+        pytest.skip("learns nothing")
+    batch = make_batch(objective.skill, size=64)
+    learner = Learner(objective)
+    losses = torch.tensor([learner.step(batch) for _ in range(40)])
+    assert losses[-5:].mean() < losses[:3].mean()
+    assert losses.isfinite().all()
+
+
+@every_method
+def test_a_batch_smaller_than_k_and_one_of_equal_states(name):
+    objective = build(name)
+    learner = Learner(objective)
+    assert learner.update(make_batch(objective.skill, size=2)).isfinite().all()
+    batch = make_batch(objective.skill)
+    same = batch._replace(obs=batch.obs[:1].expand(32, -1), next_obs=batch.obs[:1].expand(32, -1))
+    assert learner.update(same).isfinite().all()
+    assert learner.update(batch).isfinite().all()
+
+
+@every_method
+def test_new_tensors_follow_the_batchs_device(name):
+    """A tensor made without `device=` would land on the meta device here and refuse to meet the others."""
+    objective = build(name)
+    batch = make_batch(objective.skill)
+    with torch.device("meta"):
+        if learns(objective):
+            assert objective.loss(batch)[0].device.type == "cpu"
+        objective.after_step()
+        assert objective.reward(batch).device.type == "cpu"
+        objective.diagnose(batch)
+        skill = objective.infer_skill(batch.next_obs, batch.reward)
+        assert skill is None or skill.device.type == "cpu"
+
+
+@every_method
+def test_skills_live_where_the_space_says(name):
+    space = build(name).skill
+    skills = make_batch(space, size=200).skill
+    assert skills.shape == (200, space.dim)
+    if space.kind == "none":
+        assert space.dim == 0
+    if space.kind == "onehot":
+        assert torch.equal(skills.sum(dim=1), torch.ones(200))
+        assert set(skills.unique().tolist()) == {0.0, 1.0}
+    if space.kind == "sphere":
+        torch.testing.assert_close(skills.norm(dim=1), torch.ones(200))
+    if space.kind == "box":
+        assert skills.min() >= 0
+        assert skills.max() <= 1
+
+
+@every_method
+def test_options_are_documented_flags_that_collide_with_nothing(name):
+    options = get_objective(name).Options
+    names = [field.name for field in dataclasses.fields(options)]
+    assert not RUN_LEVEL & set(names)
+    flags = [name.replace("_", "-").lower() for name in names]
+    assert len(set(flags)) == len(flags)
+    assert options() == options(), "every option has a default"
+    assert documented_fields(options) == set(names)
+
+
+@every_method
+def test_presets_are_options(name):
+    cls = get_objective(name)
+    for preset, chosen in cls.presets.items():
+        objective = build(name, **chosen)
+        assert Learner(objective).update(make_batch(objective.skill)).isfinite().all(), preset
+
+
+def test_a_flag_means_one_type_everywhere():
+    types: dict[str, tuple[str, object]] = {}
+    for name, cls in objectives():
+        hints = typing.get_type_hints(cls.Options)
+        for field in dataclasses.fields(cls.Options):
+            owner, known = types.setdefault(field.name, (name, hints[field.name]))
+            assert known == hints[field.name], f"{field.name} of {name} and of {owner}"
+
+
+@every_method
+def test_it_names_its_paper(name):
+    cls = get_objective(name)
+    assert PAPER.search(cls.__doc__ or ""), "the class's docstring"
+    assert PAPER.search(sys.modules[cls.__module__].__doc__ or ""), "the module's docstring"
+    assert cls.title
+
+
+def documented_fields(options: type) -> set[str]:
+    """Fields whose next statement is a string, which is where `--help` looks."""
+    if not dataclasses.fields(options):
+        return set()
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(options))).body
+    assert isinstance(body, ast.ClassDef)
+    return {
+        field.target.id
+        for field, text in zip(body.body, body.body[1:], strict=False)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
