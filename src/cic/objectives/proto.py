@@ -31,10 +31,10 @@ from cic.types import Batch, Metrics, Spaces
 def sinkhorn(scores: Tensor, iterations: int) -> Tensor:
     """(B, K) soft assignments: every row sums to 1 and every column comes near B / K."""
     kernel = (scores - scores.max()).exp_()
-    tiny = torch.finfo(kernel.dtype).tiny
+    tiny, share = torch.finfo(kernel.dtype).tiny, kernel.shape[0] / kernel.shape[1]
     rows = kernel.new_ones(len(kernel))
     for _ in range(iterations):  # only the two scalings are iterated, the matrix is read and not written
-        columns = (rows @ kernel).clamp_min_(tiny).reciprocal_()
+        columns = share / (rows @ kernel).clamp_min_(tiny)
         rows = (kernel @ columns).clamp_min_(tiny).reciprocal_()
     return kernel.mul_(columns).mul_(rows[:, None])
 
