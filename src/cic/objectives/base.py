@@ -36,7 +36,7 @@ class SkillSpace:
             return rng.random((count, self.dim), dtype=np.float32)
         if self.kind == "sphere":
             normal = rng.standard_normal((count, self.dim), dtype=np.float32)
-            return normal / np.linalg.norm(normal, axis=1, keepdims=True)
+            return np.asarray(normal / np.linalg.norm(normal, axis=1, keepdims=True))
         if self.kind == "onehot":
             return np.eye(self.dim, dtype=np.float32)[rng.integers(self.dim, size=count)]
         return np.zeros((count, 0), dtype=np.float32)
@@ -53,6 +53,8 @@ class Objective(nn.Module):
     Options: ClassVar[type] = NoOptions
     title: ClassVar[str] = ""
     """The name that tables and figures show."""
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"released": {}}
+    """Named sets of options; the first is the default."""
 
     def __init__(self, spaces: Spaces, hidden: int, options: Any, generator: torch.Generator) -> None:
         super().__init__()

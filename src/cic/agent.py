@@ -1,0 +1,225 @@
+"""DDPG around one objective (Lillicrap et al. 2016, with the settings of URLB).
+
+`update` is the whole algorithm: representation step, intrinsic reward with the updated representation, critic, actor,
+target. The learner never knows where the reward came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Adam
+
+from cic.config import require
+from cic.errors import UserError
+from cic.networks import Actor
+from cic.objectives import Objective, get_objective
+from cic.types import Array, Batch, Metrics, Spaces
+
+_EDGE = 1 - 1e-6  # actions stay inside (-1, 1), where tanh's inverse exists
+
+
+@dataclass(frozen=True)
+class AgentConfig:
+    hidden: int = 1024
+    """Width H of every hidden layer."""
+    batch: int = 1024
+    """Transitions per update."""
+    lr: float = 1e-4
+    """Adam's learning rate."""
+    gamma: float = 0.99
+    """Discount."""
+    nstep: int = 3
+    """Steps of the n-step return; objectives see (s_t, s_{t+n})."""
+    tau: float = 0.01
+    """Share of the critic that the target takes over per update."""
+    noise: float = 0.2
+    """Standard deviation of the exploration noise."""
+    noise_clip: float = 0.3
+    """Bound of that noise inside updates."""
+
+    def __post_init__(self) -> None:
+        require(self.hidden >= 1, f"hidden must be at least 1, not {self.hidden}")
+        require(self.batch >= 2, f"batch must be at least 2, not {self.batch}")
+        require(self.lr > 0, f"lr must be positive, not {self.lr}")
+        require(0 <= self.gamma <= 1, f"gamma must lie in [0, 1], not {self.gamma}")
+        require(self.nstep >= 1, f"nstep must be at least 1, not {self.nstep}")
+        require(0 < self.tau <= 1, f"tau must lie in (0, 1], not {self.tau}")
+        require(self.noise >= 0 and self.noise_clip >= 0, "noise and noise_clip must not be negative")
+
+
+class Agent(nn.Module):
+    """Actor, critic and target around an objective; `learn_objective` is off while finetuning."""
+
+    def __init__(
+        self,
+        spaces: Spaces,
+        objective: str,
+        options: Any,
+        config: AgentConfig,
+        *,
+        seed: int = 0,
+        device: str = "cpu",
+        learn_objective: bool = True,
+    ) -> None:
+        super().__init__()
+        self.spaces, self.config, self.device = spaces, config, torch.device(device)
+        self.learn_objective = learn_objective
+        self.generator = torch.Generator(self.device).manual_seed(seed)
+        with torch.random.fork_rng(devices=[]):  # initialisation draws from torch's global generator
+            torch.manual_seed(seed)
+            self.objective: Objective = get_objective(objective)(spaces, config.hidden, options, self.generator)
+            self.actor = Actor(self.objective.policy_input_dim, spaces.action, config.hidden)
+            self.critic = self.objective.make_critic()
+            self.target = self.objective.make_critic()
+        self.target.load_state_dict(self.critic.state_dict())
+        self.target.requires_grad_(False)
+        self.to(self.device)
+        self._make_optimisers()
+
+    def _make_optimisers(self) -> None:
+        lr = self.config.lr
+        self.optimisers: dict[str, Adam] = {
+            "actor": Adam(self.actor.parameters(), lr, fused=True),
+            "critic": Adam(self.critic.parameters(), lr, fused=True),
+        }
+        groups = self.objective.parameter_groups(lr) if self.learn_objective else []
+        if groups:
+            self.optimisers["objective"] = Adam(groups, fused=True)
+        self._target_weights: list[Tensor] = list(self.target.parameters())
+        self._critic_weights: list[Tensor] = list(self.critic.parameters())
+
+    # ---- acting ------------------------------------------------------------------------------------------------
+
+    @torch.inference_mode()
+    def act(self, obs: Array, skill: Array | None = None, *, explore: bool = False) -> Array:
+        """(N, action) for (N, obs) and (N, skill), or one action for one observation."""
+        single = np.ndim(obs) == 1
+        obs_tensor, skill_tensor = self._inputs(obs, skill)
+        action = self.actor(self.objective.policy_input(obs_tensor, skill_tensor))
+        if explore and self.config.noise:
+            action = action + self.config.noise * self._normal(action.shape)
+        result: Array = action.clamp_(-_EDGE, _EDGE).cpu().numpy()
+        return result[0] if single else result
+
+    def _inputs(self, obs: Array, skill: Array | None) -> tuple[Tensor, Tensor]:
+        skill = np.zeros(0, np.float32) if skill is None else skill
+        obs_tensor = torch.as_tensor(np.atleast_2d(obs), dtype=torch.float32, device=self.device)
+        skill_tensor = torch.as_tensor(np.atleast_2d(skill), dtype=torch.float32, device=self.device)
+        if obs_tensor.shape[1] != self.spaces.obs:
+            raise UserError(f"this agent observes {self.spaces.obs} numbers, not {obs_tensor.shape[1]}")
+        if skill_tensor.shape[1] != self.objective.skill.dim:
+            raise UserError(
+                f"this agent's skills have dimension {self.objective.skill.dim}, not {skill_tensor.shape[1]}"
+            )
+        return obs_tensor, skill_tensor.expand(len(obs_tensor), -1)
+
+    def _normal(self, shape: torch.Size) -> Tensor:
+        return torch.randn(shape, generator=self.generator, device=self.device)
+
+    def _noisy(self, mean: Tensor) -> Tensor:
+        """The update's action: clamped noise, and a clamp that lets gradients straight through."""
+        clip = self.config.noise_clip
+        action = mean + (self.config.noise * self._normal(mean.shape)).clamp_(-clip, clip)
+        return action + (action.clamp(-_EDGE, _EDGE) - action).detach()
+
+    # ---- learning ----------------------------------------------------------------------------------------------
+
+    def update(self, batch: Batch) -> Metrics:
+        """One gradient step of everything. The metrics are tensors; reading them is what waits."""
+        metrics: Metrics = {}
+        if self.learn_objective:
+            metrics |= self._update_objective(batch)
+            batch = batch._replace(reward=self.objective.reward(batch))
+        obs = self.objective.policy_input(batch.obs, batch.skill)
+        metrics |= self._update_critic(obs, batch)
+        metrics |= self._update_actor(obs, batch.skill)
+        self._update_target()
+        metrics["reward/intrinsic" if self.learn_objective else "reward/task"] = batch.reward.mean()
+        return metrics
+
+    def _update_objective(self, batch: Batch) -> Metrics:
+        if "objective" not in self.optimisers:
+            return {}
+        loss, metrics = self.objective.loss(batch)
+        self._step("objective", loss)
+        self.objective.after_step()
+        return metrics
+
+    def _update_critic(self, obs: Tensor, batch: Batch) -> Metrics:
+        with torch.no_grad():
+            next_obs = self.objective.policy_input(batch.next_obs, batch.skill)
+            next_action = self._noisy(self.actor(next_obs))
+            next_q = self.target(next_obs, next_action, batch.skill).amin(dim=0)  # (B, 1)
+            goal = torch.addcmul(batch.reward, batch.discount, next_q)
+        q = self.critic(obs, batch.action, batch.skill)  # (2, B, 1)
+        loss = (q - goal).square().mean(dim=(1, 2)).sum()
+        self._step("critic", loss)
+        return {"critic/loss": loss.detach(), "critic/q": q.detach().mean(), "critic/target": goal.mean()}
+
+    def _update_actor(self, obs: Tensor, skill: Tensor) -> Metrics:
+        action = self._noisy(self.actor(obs))
+        with _frozen(self.critic):  # gradients pass through the critic, none are made for its weights
+            q = self.critic(obs, action, skill).amin(dim=0)
+        loss = -q.mean()
+        self._step("actor", loss)
+        return {"actor/loss": loss.detach()}
+
+    def _step(self, name: str, loss: Tensor) -> None:
+        optimiser = self.optimisers[name]
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+
+    @torch.no_grad()
+    def _update_target(self) -> None:
+        torch._foreach_lerp_(self._target_weights, self._critic_weights, self.config.tau)
+
+    # ---- weights from elsewhere --------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def inherit(self, other: Agent, critic: Literal["trunk", "all", "none"]) -> None:
+        """Take over a pre-trained agent's objective, actor and as much of its critic as asked; the target follows."""
+        self.objective.load_state_dict(other.objective.state_dict())
+        self.actor.load_state_dict(other.actor.state_dict())
+        if critic == "all":
+            self.critic.load_state_dict(other.critic.state_dict())
+        elif critic == "trunk":
+            self.critic.trunk.load_state_dict(other.critic.trunk.state_dict())
+        self.target.load_state_dict(self.critic.state_dict())
+
+    # ---- checkpoints -------------------------------------------------------------------------------------------
+
+    def optimiser_state(self) -> dict[str, Tensor]:
+        """Adam's moments and counters as flat names, and the generator."""
+        flat = {"generator": self.generator.get_state()}
+        for name, optimiser in self.optimisers.items():
+            for index, slots in optimiser.state_dict()["state"].items():
+                flat |= {f"{name}.{index}.{slot}": value for slot, value in slots.items()}
+        return flat
+
+    def load_optimiser_state(self, flat: dict[str, Tensor]) -> None:
+        self.generator.set_state(flat["generator"].cpu())
+        for name, optimiser in self.optimisers.items():
+            state: dict[int, dict[str, Tensor]] = {}
+            for key, value in flat.items():
+                owner, _, rest = key.partition(".")
+                if owner == name:
+                    index, slot = rest.split(".")
+                    state.setdefault(int(index), {})[slot] = value
+            optimiser.load_state_dict(optimiser.state_dict() | {"state": state})
+
+
+@contextmanager
+def _frozen(module: nn.Module) -> Iterator[None]:
+    module.requires_grad_(False)
+    try:
+        yield
+    finally:
+        module.requires_grad_(True)

@@ -1,0 +1,65 @@
+"""A live bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+class Reporter:
+    """Shows steps, steps/s, time left and the latest numbers of one run."""
+
+    def __init__(self, title: str, total: int, start: int, quiet: bool = False) -> None:
+        self.title, self.total, self.step, self.quiet = title, total, start, quiet
+        self._console = Console(stderr=True)
+        self._live = self._console.is_terminal and not quiet
+        self._first, self._began, self._shown = start, time.monotonic(), 0.0
+        self._notes: dict[str, float] = {}
+        self._bar = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}/s"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[notes]}"),
+            console=self._console,
+            refresh_per_second=2,
+        )
+
+    def __enter__(self) -> Reporter:
+        if self._live:
+            self._task = self._bar.add_task(self.title, total=self.total, completed=self.step, rate="-", notes="")
+            self._bar.start()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._live:
+            self._bar.stop()
+
+    @property
+    def rate(self) -> float:
+        return (self.step - self._first) / max(time.monotonic() - self._began, 1e-9)
+
+    def advance(self, step: int) -> None:
+        self.step = step
+        now = time.monotonic()
+        if self._live and now - self._shown > 0.5:
+            self._shown = now
+            self._bar.update(self._task, completed=step, rate=f"{self.rate:,.0f}", notes=self._text())
+
+    def note(self, **numbers: float) -> None:
+        """The latest values of what is worth watching; on a plain output, also the moment to print a line."""
+        self._notes |= numbers
+        if not self._live and not self.quiet:
+            line = f"{self.title}  step {self.step:,}/{self.total:,}"
+            if self.rate > 0:
+                left = (self.total - self.step) / self.rate / 60
+                line += f"  {self.rate:,.0f} steps/s  {left:.1f} min left"
+            print(f"{line}  {self._text()}", file=sys.stderr, flush=True)
+
+    def _text(self) -> str:
+        return "  ".join(f"{name.replace('_', ' ')} {value:.3g}" for name, value in self._notes.items())
