@@ -153,7 +153,7 @@ def test_randomness_is_the_objectives_own(name):
 def test_save_and_load_continue_identically(name):
     objective = build(name, seed=1)
     learner = Learner(objective)
-    batches = [make_batch(objective.skill, seed=i) for i in range(8)]
+    batches = [make_batch(objective.skill, size=512, seed=i) for i in range(8)]
     for batch in batches[:4]:
         learner.update(batch)
 
@@ -169,6 +169,15 @@ def test_save_and_load_continue_identically(name):
         assert torch.equal(learner.update(batch), resumed.update(batch))
     for key, value in objective.state_dict().items():
         assert torch.equal(value, other.state_dict()[key]), key
+
+
+@every_method
+def test_no_tensor_hides_from_the_checkpoint(name):
+    objective = build(name)
+    Learner(objective).update(make_batch(objective.skill))
+    for path, module in objective.named_modules():
+        hidden = [key for key, value in vars(module).items() if isinstance(value, torch.Tensor)]
+        assert not hidden, path
 
 
 @every_method
