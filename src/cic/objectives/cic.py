@@ -175,11 +175,11 @@ class CIC(Objective):
         return self._particle_reward(points)
 
     def _particle_reward(self, points: Tensor) -> Tensor:
-        k = min(self.options.knn, len(points) - 1)
+        k = self.options.knn
         if self.options.particle_reward == "paper":
-            distances = knn_distances(points, points, k + 1).sort(dim=1).values[:, 1:]
+            distances = knn_distances(points, points, min(k + 1, len(points))).sort(dim=1).values[:, 1:]
             return distances.clamp(min=1e-6).log().mean(dim=1, keepdim=True)
-        distances = knn_distances(points, points, k)
+        distances = knn_distances(points, points, min(k, len(points)))
         if self.options.normaliser != "none":
             self.statistics.update(distances)
             scale = {"variance": self.statistics.var, "std": self.statistics.std, "mean": self.statistics.mean}
