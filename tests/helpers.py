@@ -1,0 +1,152 @@
+"""Independent NumPy versions of what the library computes in torch, and small things that tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from cic.objectives import Objective, get_objective
+from cic.types import Batch, Spaces
+
+Doubles = npt.NDArray[np.float64]
+Weights = dict[str, Doubles]
+
+
+def doubles(tensor: torch.Tensor) -> Doubles:
+    return tensor.detach().double().numpy().copy()
+
+
+def weights_of(module: torch.nn.Module) -> Weights:
+    return {name: doubles(value) for name, value in module.state_dict().items()}
+
+
+# ---- networks --------------------------------------------------------------------------------------------------
+
+
+def linear(w: Weights, name: str, x: Doubles) -> Doubles:
+    return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+
+
+def relu_mlp(w: Weights, name: str, x: Doubles) -> Doubles:
+    """Linear layers at 0, 2, 4, … with ReLU between them."""
+    layers = sorted(int(key.split(".")[-2]) for key in w if key.startswith(f"{name}.") and key.endswith(".weight"))
+    for layer in layers:
+        x = linear(w, f"{name}.{layer}", x)
+        if layer != layers[-1]:
+            x = np.maximum(x, 0)
+    return x
+
+
+def trunk(w: Weights, name: str, x: Doubles) -> Doubles:
+    """Linear → LayerNorm → tanh."""
+    x = linear(w, f"{name}.0", x)
+    centred = x - x.mean(axis=1, keepdims=True)
+    normal = centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + 1e-5)
+    return np.tanh(normal * w[f"{name}.1.weight"] + w[f"{name}.1.bias"])
+
+
+def actor(w: Weights, name: str, x: Doubles) -> Doubles:
+    return np.tanh(relu_mlp(w, f"{name}.head", trunk(w, f"{name}.trunk", x)))
+
+
+def critic(w: Weights, name: str, x: Doubles, action: Doubles) -> Doubles:
+    """(2, B, 1), head by head."""
+    hidden = trunk(w, f"{name}.trunk", np.concatenate([x, action], axis=1))
+    width = hidden.shape[1]
+    values = []
+    for head in range(2):
+        rows = slice(head * width, (head + 1) * width)
+        first = hidden @ w[f"{name}.heads.weight"][rows].T + w[f"{name}.heads.bias"][rows]
+        values.append(np.maximum(first, 0) @ w[f"{name}.out_weight"][head] + w[f"{name}.out_bias"][head])
+    return np.stack(values)
+
+
+# ---- learning --------------------------------------------------------------------------------------------------
+
+
+def gradient(loss: Callable[[Weights], float], weights: Weights, prefix: str, step: float = 1e-6) -> Weights:
+    """Central differences with respect to every weight below `prefix`."""
+    result = {}
+    for name in [n for n in weights if n.startswith(prefix)]:
+        slope = np.zeros_like(weights[name])
+        for index in np.ndindex(slope.shape):
+            kept = weights[name][index]
+            weights[name][index] = kept + step
+            above = loss(weights)
+            weights[name][index] = kept - step
+            below = loss(weights)
+            weights[name][index] = kept
+            slope[index] = (above - below) / (2 * step)
+        result[name] = slope
+    return result
+
+
+class NumpyAdam:
+    """Kingma & Ba 2015, Algorithm 1, with torch's default constants."""
+
+    def __init__(self, lr: float) -> None:
+        self.lr, self.count = lr, 0
+        self.first: Weights = {}
+        self.second: Weights = {}
+
+    def step(self, weights: Weights, slopes: Weights) -> None:
+        self.count += 1
+        for name, slope in slopes.items():
+            self.first[name] = 0.9 * self.first.get(name, 0.0) + 0.1 * slope
+            self.second[name] = 0.999 * self.second.get(name, 0.0) + 0.001 * slope**2
+            mean = self.first[name] / (1 - 0.9**self.count)
+            square = self.second[name] / (1 - 0.999**self.count)
+            weights[name] -= self.lr * mean / (np.sqrt(square) + 1e-8)
+
+
+class Welford:
+    """The running statistic of FACTS: mean 0, variance 1, count 1e-4 at the start, unbiased batch variances."""
+
+    def __init__(self) -> None:
+        self.mean, self.var, self.count = 0.0, 1.0, 1e-4
+
+    def add(self, values: Doubles) -> None:
+        n, total = values.size, self.count + values.size
+        delta = values.mean() - self.mean
+        squares = self.var * self.count + values.var(ddof=1) * n + delta**2 * self.count * n / total
+        self.mean += delta * n / total
+        self.var, self.count = squares / total, total
+
+
+def distances(points: Doubles, others: Doubles) -> Doubles:
+    """(N, M), by two loops."""
+    return np.array([[np.sqrt(sum((a - b) ** 2 for a, b in zip(p, o, strict=True))) for o in others] for p in points])
+
+
+# ---- objects ---------------------------------------------------------------------------------------------------
+
+
+def build_objective(
+    name: str, obs: int = 3, action: int = 2, hidden: int = 8, seed: int = 0, **options: Any
+) -> Objective:
+    cls = get_objective(name)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return cls(Spaces(obs, action), hidden, cls.Options(**options), torch.Generator().manual_seed(seed))
+
+
+def random_batch(size: int, obs: int, action: int, skill: int, seed: int = 0, spread: float = 1.0) -> Batch:
+    rng = np.random.default_rng(seed)
+
+    def normal(*shape: int) -> npt.NDArray[np.float32]:
+        return (spread * rng.standard_normal(shape)).astype(np.float32)
+
+    here = normal(size, obs)
+    arrays = (
+        here,
+        np.tanh(normal(size, action)),
+        normal(size, 1),
+        np.where(rng.random((size, 1)) < 0.2, 0, 0.99**3).astype(np.float32),
+        here + 0.5 * normal(size, obs),
+        rng.random((size, skill), dtype=np.float32),
+    )
+    return Batch(*(torch.from_numpy(array) for array in arrays))
