@@ -1,4 +1,4 @@
-"""Fixed: a reward of 1 for every step, the control of the CIC paper (Laskin et al. 2022, Fig. 3).
+"""Fixed: a reward of 1 for every step, the control of the CIC paper (Laskin et al. 2022, Fig. 4).
 
 It teaches only to stay alive. Where episodes end by falling, that alone looks like skill; where they end by time, the
 policy gets no preference at all. A method that does not beat it has learned nothing from its own reward.
