@@ -8,12 +8,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from hypothesis import settings
 
 from cic.objectives import Objective, get_objective
 from cic.types import Batch, Spaces
 
 Doubles = npt.NDArray[np.float64]
 Weights = dict[str, Doubles]
+
+steady = settings(derandomize=True, database=None, deadline=None)
+"""Hypothesis with the same examples every time."""
 
 
 def doubles(tensor: torch.Tensor) -> Doubles:

@@ -1,0 +1,387 @@
+"""The replay against lists of episodes: every sample is one that the lists allow, and all of those come."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cic.errors import UserError
+from cic.replay import Replay
+from cic.types import Batch, Spaces
+from helpers import steady
+
+GAMMA = 0.9
+GOES_ON, TERMINATES, TRUNCATES = 0, 1, 2
+
+
+@dataclass
+class Record:
+    episode: int
+    obs: tuple[float, ...]
+    action: tuple[float, ...] = ()
+    reward: float = 0.0
+    terminated: bool = False
+    skill: tuple[float, ...] = ()
+    final: bool = False
+
+
+@dataclass
+class Lists:
+    """What a replay must be equal to: per copy a list of records, of which the newest `slots` are alive."""
+
+    copies: int
+    slots: int
+    nstep: int
+    streams: list[list[Record]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.streams = [[] for _ in range(self.copies)]
+
+    def transitions(self) -> dict[tuple[float, ...], tuple[float, ...]]:
+        """obs → (action, reward, discount, next_obs, skill) of every start."""
+        result = {}
+        for stream in self.streams:
+            alive = stream[-self.slots :]
+            for start in range(len(alive) - self.nstep):
+                window = alive[start : start + self.nstep + 1]
+                if len({record.episode for record in window}) == 1:
+                    reward = sum(GAMMA**i * record.reward for i, record in enumerate(window[:-1]))
+                    discount = 0.0 if window[-2].terminated else GAMMA**self.nstep
+                    first = window[0]
+                    result[first.obs] = (*first.action, reward, discount, *window[-1].obs, *first.skill)
+        return result
+
+
+class Pair:
+    """A replay and its model, fed the same steps. Observations are (copy, clock), so each is unique."""
+
+    def __init__(self, copies: int = 1, slots: int = 30, nstep: int = 3, skill_dim: int = 2, spare: int = 0) -> None:
+        self.skill_dim = skill_dim
+        self.replay = Replay(Spaces(2, 2), skill_dim, copies * slots + spare, copies, nstep, GAMMA)
+        self.lists = Lists(copies, slots, nstep)
+        self.clock, self.episode = 0, list(range(copies))
+        self.rng = np.random.default_rng(0)
+
+    def step(self, ends: list[int], skills: list[int]) -> None:
+        copies = self.lists.copies
+        self.clock += 1
+        obs = np.array([[copy, self.clock] for copy in range(copies)], np.float32)
+        after = obs + np.array([0, 0.5], np.float32)
+        action = self.rng.uniform(-1, 1, (copies, 2)).astype(np.float32)
+        reward = self.rng.standard_normal(copies).astype(np.float32)
+        skill = np.array([[number, -number] for number in skills], np.float32)[:, : self.skill_dim]
+        terminated = np.array([end == TERMINATES for end in ends])
+        done = np.array([end != GOES_ON for end in ends])
+        self.replay.add(obs, skill, action, reward, terminated)
+        if done.any():
+            self.replay.finish(after, done)
+        for copy, stream in enumerate(self.lists.streams):
+            stream.append(
+                Record(
+                    self.episode[copy],
+                    tuple(obs[copy]),
+                    tuple(action[copy]),
+                    float(reward[copy]),
+                    bool(terminated[copy]),
+                    tuple(skill[copy]),
+                )
+            )
+            if done[copy]:
+                stream.append(Record(self.episode[copy], tuple(after[copy]), final=True))
+                self.episode[copy] += copies
+
+    def check(self, draws: int = 3000) -> None:
+        """Every sample is allowed, and every allowed sample is drawn."""
+        expected = self.lists.transitions()
+        assert self.replay.ready() == bool(expected)
+        if not expected:
+            return
+        seen = unpack(self.replay.sample(draws, np.random.default_rng(1)))
+        assert set(seen) == set(expected)
+        for obs, transition in seen.items():
+            np.testing.assert_allclose(transition, expected[obs], rtol=1e-5, atol=1e-6)
+
+
+def unpack(batch: Batch) -> dict[tuple[float, ...], tuple[float, ...]]:
+    rows = torch.cat([batch.action, batch.reward, batch.discount, batch.next_obs, batch.skill], dim=1).numpy()
+    result: dict[tuple[float, ...], tuple[float, ...]] = {}
+    for obs, row in zip(batch.obs.numpy(), rows, strict=True):
+        key = tuple(obs)
+        assert key not in result or result[key] == tuple(row), "one start, two transitions"
+        result[key] = tuple(row)
+    return result
+
+
+# ---- hand-made -------------------------------------------------------------------------------------------------
+
+
+def hand_made(terminated_at: int | None, nstep: int = 3) -> Replay:
+    """Five steps with rewards 1, 2, 4, 8, 16 and observations 10 … 15; then an episode's first three steps."""
+    replay = Replay(Spaces(1, 1), 1, 100, 1, nstep, gamma=0.5)
+    for t in range(5):
+        end = np.array([terminated_at == t])
+        replay.add(rows(10 + t), rows(0.1 * t), rows(0.01 * t), np.array([2.0**t], np.float32), end)
+    replay.finish(rows(15), np.array([True]))
+    for t in range(3):
+        replay.add(rows(20 + t), rows(1), rows(0), np.array([100.0], np.float32), np.array([False]))
+    return replay
+
+
+def rows(value: float) -> np.ndarray:
+    return np.array([[value]], np.float32)
+
+
+@pytest.mark.parametrize(("terminated_at", "last"), [(None, 0.125), (4, 0.0)])
+def test_three_step_samples_of_a_hand_made_episode(terminated_at: int | None, last: float) -> None:
+    batch = hand_made(terminated_at).sample(300, np.random.default_rng(0))
+    found = unpack(batch)
+    # (action, reward, discount, next_obs, skill): r_t + r_{t+1}/2 + r_{t+2}/4, and bootstrapping through time limits
+    assert {obs: pytest.approx(row) for obs, row in found.items()} == {
+        (10.0,): (0.0, 1 + 1 + 1, 0.125, 13, 0.0),
+        (11.0,): (0.01, 2 + 2 + 2, 0.125, 14, 0.1),
+        (12.0,): (0.02, 4 + 4 + 4, last, 15, 0.2),
+    }
+
+
+def test_one_step_samples_of_a_hand_made_episode() -> None:
+    found = unpack(hand_made(4, nstep=1).sample(300, np.random.default_rng(0)))
+    assert sorted(obs[0] for obs in found) == [10, 11, 12, 13, 14, 20, 21]
+    assert found[(14.0,)] == pytest.approx((0.04, 16, 0.0, 15, 0.4))
+    assert found[(13.0,)] == pytest.approx((0.03, 8, 0.5, 14, 0.3))
+
+
+def test_a_sample_keeps_the_skill_of_its_first_step() -> None:
+    pair = Pair(slots=20)
+    for t in range(12):
+        pair.step([GOES_ON], [t // 2])
+    pair.check()
+
+
+def test_shapes_and_types_are_those_of_a_batch() -> None:
+    pair = Pair(copies=2)
+    for _ in range(6):
+        pair.step([GOES_ON] * 2, [0, 1])
+    batch = pair.replay.sample(5, np.random.default_rng(0))
+    assert [tuple(tensor.shape) for tensor in batch] == [(5, 2), (5, 2), (5, 1), (5, 1), (5, 2), (5, 2)]
+    assert {tensor.dtype for tensor in batch} == {torch.float32}
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param(0, marks=pytest.mark.xfail(strict=True, reason="an empty replay draws before it asks `ready`")),
+        1,
+        3,
+    ],
+)
+def test_too_little_experience_is_an_error_not_an_endless_loop(steps: int) -> None:
+    pair = Pair()
+    for _ in range(steps):
+        pair.step([GOES_ON], [0])
+    assert not pair.replay.ready()
+    with pytest.raises(UserError, match="no complete sample"):
+        pair.replay.sample(4, np.random.default_rng(0))
+
+
+def test_a_replay_too_small_for_its_returns_is_refused() -> None:
+    with pytest.raises(UserError, match="too small"):
+        Replay(Spaces(2, 2), 0, capacity=9, num_envs=3, nstep=3)
+    Replay(Spaces(2, 2), 0, capacity=12, num_envs=3, nstep=3)
+
+
+# ---- any experience --------------------------------------------------------------------------------------------
+
+
+Case = tuple[Pair, list[tuple[list[int], list[int]]]]
+
+
+@st.composite
+def experience(draw: st.DrawFn) -> Case:
+    copies, nstep = draw(st.integers(1, 3)), draw(st.integers(1, 4))
+    slots = draw(st.integers(nstep + 1, 24))
+    pair = Pair(
+        copies, slots, nstep, skill_dim=draw(st.sampled_from([0, 1, 2])), spare=draw(st.integers(0, copies - 1))
+    )
+    end = st.sampled_from([GOES_ON] * draw(st.integers(1, 8)) + [TERMINATES, TRUNCATES])
+    skill = st.integers(0, draw(st.integers(0, 30)))  # few values: skills come back; many: they change all the time
+    step = st.tuples(st.lists(end, min_size=copies, max_size=copies), st.lists(skill, min_size=copies, max_size=copies))
+    return pair, draw(st.lists(step, min_size=1, max_size=70))
+
+
+@given(experience())
+@settings(steady, max_examples=150)
+def test_samples_are_exactly_those_of_the_lists(case: Case) -> None:
+    """Short episodes, terminations, time limits, several copies, overflow and changing skills."""
+    pair, steps = case
+    for index, (ends, skills) in enumerate(steps):
+        pair.step(ends, skills)
+        if index % 23 == 22:
+            pair.check()
+    pair.check()
+    assert len(pair.replay) == sum(min(len(stream), pair.lists.slots) for stream in pair.lists.streams)
+
+
+def test_overflow_with_a_new_skill_at_every_step() -> None:
+    pair = Pair(copies=2, slots=90)
+    rng = np.random.default_rng(0)
+    for t in range(500):
+        pair.step([int(rng.choice(3, p=[0.9, 0.05, 0.05])) for _ in range(2)], [2 * t, 2 * t + 1])
+        if t % 99 == 98:
+            pair.check()
+    assert len(pair.replay.skills) <= 512, "skills of overwritten records must make room"
+
+
+def test_a_skill_that_lasts_survives_a_copy_that_changes_all_the_time() -> None:
+    pair = Pair(copies=2, slots=90)
+    for t in range(300):
+        pair.step([GOES_ON] * 2, [7, 1000 + t])
+    pair.check()
+
+
+def test_equal_skills_are_stored_once() -> None:
+    pair = Pair(slots=1000)
+    for t in range(900):
+        pair.step([TRUNCATES if t % 100 == 99 else GOES_ON], [t // 50])
+    assert len(pair.replay.skills) == 64, "18 skills fit the smallest table"
+    pair.check(30_000)
+
+
+def test_every_start_is_equally_likely() -> None:
+    pair = Pair(copies=3, slots=40)
+    rng = np.random.default_rng(0)
+    for _ in range(70):
+        pair.step([int(rng.choice(3, p=[0.8, 0.1, 0.1])) if copy else GOES_ON for copy in range(3)], [0, 1, 2])
+    starts = len(pair.lists.transitions())
+    draws = 400 * starts
+    batch = pair.replay.sample(draws, np.random.default_rng(2))
+    counts = np.unique(batch.obs.numpy(), axis=0, return_counts=True)[1]
+    assert len(counts) == starts
+    chi_square = ((counts - 400) ** 2 / 400).sum()
+    assert abs(chi_square - (starts - 1)) < 4 * np.sqrt(2 * (starts - 1))
+
+
+def test_sampling_repeats_with_the_generator() -> None:
+    pair = Pair(copies=2)
+    for _ in range(40):
+        pair.step([GOES_ON] * 2, [0, 1])
+    first = [tensor.clone() for tensor in pair.replay.sample(16, np.random.default_rng(5))]
+    again = pair.replay.sample(16, np.random.default_rng(5))
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+
+
+# ---- views -----------------------------------------------------------------------------------------------------
+
+
+def pairs_of(pair: Pair, copy: int) -> list[tuple[tuple[float, ...], float]]:
+    """(next_obs, reward) of each complete step of a copy, oldest first."""
+    stream = pair.lists.streams[copy][-pair.lists.slots :]
+    return [
+        (after.obs, before.reward) for before, after in itertools.pairwise(stream) if before.episode == after.episode
+    ]
+
+
+@pytest.mark.parametrize("steps", [1, 10, 25, 1000])
+@pytest.mark.parametrize("length", [4, 29, 100])
+def test_recent_steps_pair_each_reward_with_the_observation_it_led_to(length: int, steps: int) -> None:
+    pair = Pair(copies=2, slots=50)
+    for t in range(length):
+        pair.step([TERMINATES if t % 13 == 12 else GOES_ON, TRUNCATES if t % 9 == 8 else GOES_ON], [0, t])
+    next_obs, reward = pair.replay.recent(steps)
+    assert reward.shape == (len(next_obs), 1)
+    got = [(tuple(o), float(r[0])) for o, r in zip(next_obs, reward, strict=True)]
+    for copy in range(2):
+        own = [row for row in got if row[0][0] == copy]
+        known = pairs_of(pair, copy)
+        assert own == known[len(known) - len(own) :], "the newest, in order"
+        assert len(own) <= steps
+        assert len(own) >= min(steps - 1 - steps // 9, len(known))
+
+
+def test_recent_of_an_empty_replay_is_empty() -> None:
+    next_obs, reward = Pair().replay.recent(10)
+    assert next_obs.shape == (0, 2)
+    assert reward.shape == (0, 1)
+
+
+@pytest.mark.parametrize("length", [20, 90])
+def test_latest_observations_are_the_newest_records(length: int) -> None:
+    pair = Pair(copies=2, slots=50)
+    for _ in range(length):
+        pair.step([GOES_ON] * 2, [0, 1])
+    got = {tuple(row) for row in pair.replay.latest(12)}
+    assert got == {record.obs for stream in pair.lists.streams for record in stream[-12:]}
+
+
+@pytest.mark.xfail(strict=True, reason="latest(n) returns n records, so it misses one step for each episode that ended")
+def test_latest_observations_cover_the_asked_steps_when_episodes_end() -> None:
+    pair = Pair(slots=50)
+    for t in range(30):
+        pair.step([TRUNCATES if t % 5 == 4 else GOES_ON], [0])
+    got = {tuple(row) for row in pair.replay.latest(30)}
+    assert got >= {record.obs for record in pair.lists.streams[0] if not record.final}
+
+
+@pytest.mark.xfail(strict=True, reason="latest(n) returns rows of zeros when fewer than n records were written")
+def test_latest_observations_were_all_seen() -> None:
+    pair = Pair(slots=50)
+    for _ in range(5):
+        pair.step([GOES_ON], [0])
+    assert {tuple(row) for row in pair.replay.latest(12)} == {record.obs for record in pair.lists.streams[0]}
+
+
+# ---- checkpoints and memory ------------------------------------------------------------------------------------
+
+
+@given(experience(), st.integers(0, 2**31))
+@settings(steady, max_examples=60)
+def test_a_restored_replay_continues_identically(case: Case, seed: int) -> None:
+    pair, steps = case
+    rng = np.random.default_rng(seed)
+    cut = int(rng.integers(len(steps) + 1))
+    for ends, skills in steps[:cut]:
+        pair.step(ends, skills)
+    state = {name: array.copy() for name, array in pair.replay.state().items()}
+    original = pair.replay
+    restored = Replay(
+        Spaces(2, 2), pair.skill_dim, pair.lists.copies * pair.lists.slots, pair.lists.copies, pair.lists.nstep, GAMMA
+    )
+    restored.restore(state)
+    for ends, skills in steps[cut:]:
+        before = pair.rng.bit_generator.state, pair.clock, list(pair.episode), [list(s) for s in pair.lists.streams]
+        pair.step(ends, skills)
+        pair.rng.bit_generator.state, pair.clock, pair.episode, pair.lists.streams = before
+        pair.replay = restored
+        pair.step(ends, skills)
+        pair.replay = original
+    pair.replay = restored
+    pair.check()
+    assert all(np.array_equal(a, restored.state()[name]) for name, a in original.state().items())
+    if original.ready():
+        first = [tensor.clone() for tensor in original.sample(8, np.random.default_rng(seed))]
+        second = restored.sample(8, np.random.default_rng(seed))
+        assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_a_state_holds_only_the_filled_part_of_the_ring() -> None:
+    pair = Pair()
+    for _ in range(10):
+        pair.step([GOES_ON], [0])
+    assert pair.replay.state()["obs"].shape == (1, 10, 2)
+
+
+def test_a_million_walker_steps_fit_in_200_megabytes() -> None:
+    replay = Replay(Spaces(24, 6), 64, capacity=1_000_000)
+    zeros = np.zeros((1, 24), np.float32), np.zeros((1, 6), np.float32), np.zeros(1, np.float32), np.zeros(1, np.bool_)
+    obs, action, reward, terminated = zeros
+    skills = np.random.default_rng(0).random((20_000, 1, 64), dtype=np.float32)
+    for skill in skills:  # as many skills as a million steps have, 50 steps each
+        replay.add(obs, skill, action, reward, terminated)
+    held = sum(value.nbytes for value in vars(replay).values() if isinstance(value, np.ndarray))
+    assert len(replay.skills) >= 20_000
+    assert held < 200e6
