@@ -6,7 +6,6 @@ so the last observation of an episode is simply the observation that `step` retu
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.float32]
 Bools = npt.NDArray[np.bool_]
 State = dict[str, npt.NDArray[Any]]
+FLOAT32 = np.dtype(np.float32)
 Step = tuple[Array, Array, Bools, Bools, dict[str, Any]]
 
 
@@ -119,17 +119,18 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
         self._blocked = bool(self._over.any())
 
     def _check_actions(self, actions: Any) -> Array:
-        """The actions as float32 (N, action) within [-1, 1]. On the hot path: a good array costs four calls."""
+        """The actions as float32 (N, action). Whether they are finite, `_check_finite` asks."""
         if self._blocked:
             raise self._blocked_error()
-        if type(actions) is not np.ndarray or actions.dtype != np.float32 or actions.shape != self._shape:
-            actions = self._as_actions(actions)
-        flat = actions.ravel()
-        # An overflow here is possible for finite values; the exact question is only asked then.
-        if not math.isfinite(flat.dot(flat)) and not np.isfinite(actions).all():
-            bad = sorted({int(i) for i in np.argwhere(~np.isfinite(actions))[:, 0]})
-            raise UserError(f"{self.name}: the action of copy {bad[0]} is not finite: {actions[bad[0]].tolist()}")
-        return np.maximum(np.minimum(actions, 1.0), -1.0)  # type: ignore[no-any-return]
+        if type(actions) is not np.ndarray or actions.dtype is not FLOAT32 or actions.shape != self._shape:
+            return self._as_actions(actions)
+        return actions
+
+    def _check_finite(self, actions: Array) -> None:
+        bad = np.argwhere(~np.isfinite(actions))
+        if len(bad):
+            copy = int(bad[0, 0])
+            raise UserError(f"{self.name}: the action of copy {copy} is not finite: {actions[copy].tolist()}")
 
     def _as_actions(self, actions: Any) -> Array:
         try:
@@ -143,9 +144,8 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
     def _blocked_error(self) -> UserError:
         if self.closed:
             return UserError(f"{self.name}: the environment is closed")
-        over = [int(i) for i in np.flatnonzero(self._over)]
         return UserError(
-            f"{self.name}: copies {over} have not been started or have ended; "
+            f"{self.name}: copy {np.flatnonzero(self._over)[0]} has not been started or has ended; "
             'call reset() or reset(options={"reset_mask": …}) before stepping'
         )
 

@@ -37,6 +37,7 @@ class Gridworld(VectorEnv):
 
     def step(self, actions: Array) -> Step:
         actions = self._check_actions(actions)
+        self._check_finite(actions)
         axis = (np.abs(actions[:, 1]) > np.abs(actions[:, 0])).astype(np.int64)
         rows = np.arange(self.num_envs)
         self._cells[rows, axis] += np.where(actions[rows, axis] >= 0, 1, -1)

@@ -1,7 +1,8 @@
-"""What a domain says about itself: a model, what to look at in MuJoCo's data, and functions of that.
+"""What a domain says about itself: a model, which of MuJoCo's numbers to look at, and the rewards as their functions.
 
-Everything a domain computes is a function of its `Fields`: arrays with one row per copy, which `cic.envs.vector`
-fills from the copies' `MjData`. The order of calls is dm_control's, so that the numbers are too.
+A domain names live views of one copy's `MjData`: those that make up the observation, and the single numbers on which
+the rewards depend. `cic.envs.vector` copies all of them, for all copies, with one call into a table with a row per
+copy. The order of calls at a reset is dm_control's, so that the numbers are too.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import functools
 import importlib.util
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar
 
 import mujoco
 import numpy as np
@@ -20,17 +21,19 @@ import numpy.typing as npt
 from cic.envs.catalogue import DomainInfo
 from cic.errors import UserError
 
-Array = npt.NDArray[np.float32]
 Floats = npt.NDArray[np.float64]
-Fields = TypeVar("Fields", bound=tuple[Floats, ...])
+Views = tuple[Floats, ...]
 
 
-class Domain(ABC, Generic[Fields]):
+class Domain(ABC):
     """One body in its world."""
 
     info: ClassVar[DomainInfo]
     substeps: ClassVar[int]
     """Physics steps in one control step."""
+    squash: ClassVar[np.ufunc | None] = None
+    squash_from: ClassVar[int] = 0
+    """The observation's entries from `squash_from` on pass through `squash`."""
 
     def __init__(self, task: str | None) -> None:
         self.task = task
@@ -51,20 +54,20 @@ class Domain(ABC, Generic[Fields]):
         """Compile dm_control's model."""
 
     @abstractmethod
-    def view(self, data: Any) -> Fields:
-        """Live views of one copy's `MjData`; each is a row of the arrays that `observe` and `rewards` get."""
+    def observed(self, data: Any) -> Views:
+        """Live views whose entries, in order, are the observation of one copy."""
+
+    @abstractmethod
+    def measured(self, data: Any) -> Views:
+        """Live views whose entries, in order, are the arguments of `rewards`."""
+
+    @abstractmethod
+    def rewards(self, *measured: Any) -> tuple[Any, ...]:
+        """The rewards of `info.tasks`, in order, from floats (one copy) or from arrays with an entry per copy."""
 
     @abstractmethod
     def place(self, data: Any, random: np.random.RandomState) -> None:
         """Draw an initial state, in the order of dm_control's task, so that the same seed gives the same state."""
-
-    @abstractmethod
-    def observe(self, fields: Fields) -> Array:
-        """(N, obs), fresh."""
-
-    @abstractmethod
-    def rewards(self, fields: Fields) -> dict[str, Floats]:
-        """The reward of every task, each (N,)."""
 
     def begin(self, data: Any, random: np.random.RandomState) -> None:
         """Start an episode. The forward pass before `place` matters: it leaves its trace in the solver's warm start."""
@@ -77,11 +80,11 @@ class Domain(ABC, Generic[Fields]):
         """The index of a named body, geom, …"""
         return int(mujoco.mj_name2id(self.model, getattr(mujoco.mjtObj, f"mjOBJ_{kind.upper()}"), name))
 
-    def sensor(self, name: str) -> slice:
-        """Where a sensor's readings are in `sensordata`."""
-        index = self.id("sensor", name)
-        start = int(self.model.sensor_adr[index])
-        return slice(start, start + int(self.model.sensor_dim[index]))
+    def sensor(self, data: Any, first: str, last: str | None = None) -> Floats:
+        """A view of the readings of one sensor, or of all from `first` to `last`."""
+        begin, end = self.id("sensor", first), self.id("sensor", last or first)
+        start = int(self.model.sensor_adr[begin])
+        return data.sensordata[start : int(self.model.sensor_adr[end] + self.model.sensor_dim[end])]  # type: ignore[no-any-return]
 
 
 def suite_file(filename: str) -> str:

@@ -8,14 +8,14 @@ bisect the same heights with collision detection alone.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import mujoco
 import numpy as np
 
 from cic.envs.catalogue import DOMAINS
-from cic.envs.suite.domain import Array, Domain, Floats, suite_file
-from cic.envs.suite.shaping import ramp
+from cic.envs.suite.domain import Domain, Views, suite_file
+from cic.envs.suite.shaping import Number, ramp
 from cic.envs.vector import SuiteEnv
 
 WALK_SPEED, RUN_SPEED, JUMP_HEIGHT = 0.5, 5.0, 1.0
@@ -24,20 +24,10 @@ HEIGHTS = np.concatenate([[0.0], np.cumsum(np.full(1000, 0.01))])  # summed one 
 FETCH_AND_ESCAPE = ("wall_px", "wall_py", "wall_nx", "wall_ny", "terrain")  # geoms of tasks that are not ours
 
 
-class Fields(NamedTuple):
-    position: Floats  # (N, 16) of the hinges
-    velocity: Floats  # (N, 16)
-    activation: Floats  # (N, 12) of the actuators
-    upright: Floats  # (N, 1) cosine between the torso's z axis and the world's
-    imu: Floats  # (N, 6) accelerometer and gyroscope
-    torso_velocity: Floats  # (N, 3) in its own frame
-    force_torque: Floats  # (N, 24) at the toes
-    mass_height: Floats  # (N, 1)
-
-
-class Quadruped(Domain[Fields]):
+class Quadruped(Domain):
     info = DOMAINS["quadruped"]
     substeps = 4
+    squash, squash_from = np.arcsinh, 54  # forces and torques at the toes
 
     @classmethod
     def build(cls) -> Any:
@@ -51,18 +41,23 @@ class Quadruped(Domain[Fields]):
         spec.geom("floor").size = [FLOOR, FLOOR, 0.5]
         return spec.compile()
 
-    def view(self, data: Any) -> Fields:
-        first_force, last_torque = self.sensor("force_toe_front_left"), self.sensor("torque_toe_back_left")
-        return Fields(
-            position=data.qpos[7:],
-            velocity=data.qvel[6:],
-            activation=data.act,
-            upright=data.xmat[self.id("body", "torso"), 8:],
-            imu=data.sensordata[self.sensor("imu_accel").start : self.sensor("imu_gyro").stop],
-            torso_velocity=data.sensordata[self.sensor("velocimeter")],
-            force_torque=data.sensordata[first_force.start : last_torque.stop],
-            mass_height=data.sensordata[self.sensor("center_of_mass")][2:],
-        )
+    def observed(self, data: Any) -> Views:
+        hinges = data.qpos[7:], data.qvel[6:], data.act
+        upright = data.xmat[self.id("body", "torso"), 8:]
+        imu = self.sensor(data, "imu_accel", "imu_gyro")
+        force_torque = self.sensor(data, "force_toe_front_left", "torque_toe_back_left")
+        return *hinges, self.sensor(data, "velocimeter"), upright, imu, force_torque
+
+    def measured(self, data: Any) -> Views:
+        upright = data.xmat[self.id("body", "torso"), 8:]
+        return upright, self.sensor(data, "velocimeter")[:1], self.sensor(data, "center_of_mass")[2:]
+
+    def rewards(self, upright: Number, speed: Number, mass_height: Number) -> tuple[Number, ...]:
+        stand = ramp(upright, 1.0, 2.0, 0.0)
+        walk = stand * ramp(speed, WALK_SPEED, WALK_SPEED, 0.5)
+        run = stand * ramp(speed, RUN_SPEED, RUN_SPEED, 0.5)
+        jump = stand * ramp(mass_height, JUMP_HEIGHT, JUMP_HEIGHT, 0.5)
+        return stand, walk, run, jump
 
     def place(self, data: Any, random: np.random.RandomState) -> None:
         orientation = random.randn(4)
@@ -83,27 +78,6 @@ class Quadruped(Domain[Fields]):
             mujoco.mj_collision(self.model, data)
             touching, free = (middle, free) if data.ncon else (touching, middle)
         return float(HEIGHTS[free])
-
-    def observe(self, fields: Fields) -> Array:
-        obs = np.empty((len(fields.upright), 78), np.float32)
-        obs[:, :16] = fields.position
-        obs[:, 16:32] = fields.velocity
-        obs[:, 32:44] = fields.activation
-        obs[:, 44:47] = fields.torso_velocity
-        obs[:, 47:48] = fields.upright
-        obs[:, 48:54] = fields.imu
-        obs[:, 54:] = np.arcsinh(fields.force_torque)
-        return obs
-
-    def rewards(self, fields: Fields) -> dict[str, Floats]:
-        upright = ramp(fields.upright[:, 0], 1.0, 2.0, 0.0)
-        forward = fields.torso_velocity[:, 0]
-        return {
-            "stand": upright,
-            "walk": upright * ramp(forward, WALK_SPEED, WALK_SPEED, 0.5),
-            "run": upright * ramp(forward, RUN_SPEED, RUN_SPEED, 0.5),
-            "jump": upright * ramp(fields.mass_height[:, 0], JUMP_HEIGHT, JUMP_HEIGHT, 0.5),
-        }
 
 
 def create(name: str, task: str | None, num_envs: int, seed: int, threads: int | None) -> SuiteEnv:
