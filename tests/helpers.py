@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -72,8 +73,10 @@ def critic(w: Weights, name: str, x: Doubles, action: Doubles) -> Doubles:
 # ---- learning --------------------------------------------------------------------------------------------------
 
 
-def gradient(loss: Callable[[Weights], float], weights: Weights, prefix: str, step: float = 1e-6) -> Weights:
-    """Central differences with respect to every weight below `prefix`."""
+def gradient(
+    loss: Callable[[Weights], float], weights: Weights, prefix: tuple[str, ...], step: float = 1e-6
+) -> Weights:
+    """Central differences with respect to every weight whose name starts with one of `prefix`."""
     result = {}
     for name in [n for n in weights if n.startswith(prefix)]:
         slope = np.zeros_like(weights[name])
@@ -108,7 +111,7 @@ class NumpyAdam:
 
 
 class Welford:
-    """The running statistic of FACTS: mean 0, variance 1, count 1e-4 at the start, unbiased batch variances."""
+    """The released running statistic: mean 0, variance 1, count 1e-4 at the start, unbiased batch variances."""
 
     def __init__(self) -> None:
         self.mean, self.var, self.count = 0.0, 1.0, 1e-4
@@ -124,6 +127,84 @@ class Welford:
 def distances(points: Doubles, others: Doubles) -> Doubles:
     """(N, M), by two loops."""
     return np.array([[np.sqrt(sum((a - b) ** 2 for a, b in zip(p, o, strict=True))) for o in others] for p in points])
+
+
+# ---- CIC -------------------------------------------------------------------------------------------------------
+
+
+def unit(x: Doubles) -> Doubles:
+    return x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+
+
+def transition_embedding(w: Weights, batch: Batch, member: str = "discriminator") -> Doubles:
+    pair = [relu_mlp(w, "state", doubles(batch.obs)), relu_mlp(w, "state", doubles(batch.next_obs))]
+    return relu_mlp(w, f"{member}.prediction", np.concatenate(pair, axis=1))
+
+
+def cosines(w: Weights, batch: Batch, projection: bool = True, member: str = "discriminator") -> Doubles:
+    """[i, j]: of skill i's query and transition j's key."""
+    skill = doubles(batch.skill)
+    query = unit(relu_mlp(w, f"{member}.skill", skill) if projection else skill)
+    key = unit(transition_embedding(w, batch, member))
+    return np.array([[float(q @ k) for k in key] for q in query])
+
+
+def released_loss(similarity: Doubles, temperature: float = 0.5) -> float:
+    losses = []
+    for i, row in enumerate(similarity):
+        rest = sum(math.exp(value / temperature) for value in row) - math.exp(1 / temperature)
+        losses.append(-math.log(math.exp(row[i] / temperature) / (max(rest, 1e-6) + 1e-6)))
+    return sum(losses) / len(losses)
+
+
+def infonce_loss(similarity: Doubles, temperature: float = 0.5) -> float:
+    losses = []
+    for i, row in enumerate(similarity):
+        total = sum(math.exp(value / temperature) for value in row)
+        losses.append(-math.log(math.exp(row[i] / temperature) / total))
+    return sum(losses) / len(losses)
+
+
+def released_reward(points: Doubles, k: int, statistic: Welford, normaliser: str) -> Doubles:
+    nearest = np.sort(distances(points, points), axis=1)[:, :k]  # the point itself is the first
+    statistic.add(nearest)
+    scale = {"variance": statistic.var, "std": math.sqrt(statistic.var), "mean": statistic.mean, "none": 1.0}
+    rewards = []
+    for row in nearest:
+        terms = [max(value / scale[normaliser] - 0.0005, 0) for value in row]
+        rewards.append([math.log(1 + sum(terms) / len(terms))])
+    return np.array(rewards)
+
+
+def paper_reward(points: Doubles, k: int) -> Doubles:
+    nearest = np.sort(distances(points, points), axis=1)[:, 1 : k + 1]
+    return np.array([[sum(math.log(value) for value in row) / len(row)] for row in nearest])
+
+
+def log_density_ratio(similarity: Doubles, temperature: float = 0.5) -> Doubles:
+    """f(τ_i, z_i) − log 1/N Σ_j exp f(τ_j, z_i)."""
+    rewards = []
+    for i, row in enumerate(similarity):
+        mean = sum(math.exp(value / temperature) for value in row) / len(row)
+        rewards.append([row[i] / temperature - math.log(mean)])
+    return np.array(rewards)
+
+
+def ensemble_disagreement(similarities: list[Doubles], temperature: float = 0.5) -> Doubles:
+    """Entropy of the mean of q(z|τ_j) minus the mean entropy."""
+
+    def entropy(p: list[float]) -> float:
+        return -sum(value * math.log(value) for value in p)
+
+    rewards = []
+    for j in range(len(similarities[0])):
+        posteriors = []
+        for similarity in similarities:
+            weights = [math.exp(value / temperature) for value in similarity[:, j]]
+            posteriors.append([weight / sum(weights) for weight in weights])
+        mean = [sum(column) / len(column) for column in zip(*posteriors, strict=True)]
+        rewards.append([entropy(mean) - sum(entropy(p) for p in posteriors) / len(posteriors)])
+    return np.array(rewards)
 
 
 # ---- objects ---------------------------------------------------------------------------------------------------

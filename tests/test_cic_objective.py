@@ -13,7 +13,22 @@ from cic.errors import UserError
 from cic.objectives import get_objective
 from cic.objectives.cic import CIC, CICOptions
 from cic.types import Batch
-from helpers import Doubles, Weights, Welford, build_objective, distances, doubles, random_batch, relu_mlp, weights_of
+from helpers import (
+    Welford,
+    build_objective,
+    cosines,
+    doubles,
+    ensemble_disagreement,
+    infonce_loss,
+    log_density_ratio,
+    paper_reward,
+    random_batch,
+    released_loss,
+    released_reward,
+    relu_mlp,
+    transition_embedding,
+    weights_of,
+)
 
 OBS, ACTION, SKILL, TEMPERATURE = 3, 2, 4, 0.5
 
@@ -31,84 +46,6 @@ def cic(**options: object) -> CIC:
 
 def batch_of(size: int, seed: int = 0, skill: int = SKILL) -> Batch:
     return random_batch(size, OBS, ACTION, skill, seed)
-
-
-# ---- in NumPy --------------------------------------------------------------------------------------------------
-
-
-def unit(x: Doubles) -> Doubles:
-    return x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
-
-
-def transition_embedding(w: Weights, batch: Batch, member: str = "discriminator") -> Doubles:
-    pair = [relu_mlp(w, "state", doubles(batch.obs)), relu_mlp(w, "state", doubles(batch.next_obs))]
-    return relu_mlp(w, f"{member}.prediction", np.concatenate(pair, axis=1))
-
-
-def cosines(w: Weights, batch: Batch, projection: bool = True, member: str = "discriminator") -> Doubles:
-    """[i, j]: of skill i's query and transition j's key."""
-    skill = doubles(batch.skill)
-    query = unit(relu_mlp(w, f"{member}.skill", skill) if projection else skill)
-    key = unit(transition_embedding(w, batch, member))
-    return np.array([[float(q @ k) for k in key] for q in query])
-
-
-def released_loss(similarity: Doubles, temperature: float = TEMPERATURE) -> float:
-    losses = []
-    for i, row in enumerate(similarity):
-        rest = sum(math.exp(value / temperature) for value in row) - math.exp(1 / temperature)
-        losses.append(-math.log(math.exp(row[i] / temperature) / (max(rest, 1e-6) + 1e-6)))
-    return sum(losses) / len(losses)
-
-
-def infonce_loss(similarity: Doubles, temperature: float = TEMPERATURE) -> float:
-    losses = []
-    for i, row in enumerate(similarity):
-        total = sum(math.exp(value / temperature) for value in row)
-        losses.append(-math.log(math.exp(row[i] / temperature) / total))
-    return sum(losses) / len(losses)
-
-
-def released_reward(points: Doubles, k: int, statistic: Welford, normaliser: str) -> Doubles:
-    nearest = np.sort(distances(points, points), axis=1)[:, :k]  # the point itself is the first
-    statistic.add(nearest)
-    scale = {"variance": statistic.var, "std": math.sqrt(statistic.var), "mean": statistic.mean, "none": 1.0}
-    rewards = []
-    for row in nearest:
-        terms = [max(value / scale[normaliser] - 0.0005, 0) for value in row]
-        rewards.append([math.log(1 + sum(terms) / len(terms))])
-    return np.array(rewards)
-
-
-def paper_reward(points: Doubles, k: int) -> Doubles:
-    nearest = np.sort(distances(points, points), axis=1)[:, 1 : k + 1]
-    return np.array([[sum(math.log(value) for value in row) / len(row)] for row in nearest])
-
-
-def log_density_ratio(similarity: Doubles, temperature: float = TEMPERATURE) -> Doubles:
-    """f(τ_i, z_i) − log 1/N Σ_j exp f(τ_j, z_i)."""
-    rewards = []
-    for i, row in enumerate(similarity):
-        mean = sum(math.exp(value / temperature) for value in row) / len(row)
-        rewards.append([row[i] / temperature - math.log(mean)])
-    return np.array(rewards)
-
-
-def ensemble_disagreement(similarities: list[Doubles], temperature: float = TEMPERATURE) -> Doubles:
-    """Entropy of the mean of q(z|τ_j) minus the mean entropy."""
-
-    def entropy(p: list[float]) -> float:
-        return -sum(value * math.log(value) for value in p)
-
-    rewards = []
-    for j in range(len(similarities[0])):
-        posteriors = []
-        for similarity in similarities:
-            weights = [math.exp(value / temperature) for value in similarity[:, j]]
-            posteriors.append([weight / sum(weights) for weight in weights])
-        mean = [sum(column) / len(column) for column in zip(*posteriors, strict=True)]
-        rewards.append([entropy(mean) - sum(entropy(p) for p in posteriors) / len(posteriors)])
-    return np.array(rewards)
 
 
 # ---- loss ------------------------------------------------------------------------------------------------------

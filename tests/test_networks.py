@@ -1,0 +1,69 @@
+"""Actor and critic have the shape and the initialisation that the settings say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from cic.networks import Actor, Critic, mlp
+from helpers import actor, critic, doubles, weights_of
+
+HIDDEN = 12
+
+
+def build(cls: type[nn.Module], *sizes: int) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return cls(*sizes)
+
+
+def assert_orthogonal(weight: torch.Tensor) -> None:
+    rows = weight if weight.shape[0] <= weight.shape[1] else weight.T
+    np.testing.assert_allclose(doubles(rows @ rows.T), np.eye(len(rows)), atol=1e-5)
+
+
+def test_mlp_has_relu_between_its_layers_and_none_after_the_last() -> None:
+    assert [type(layer) for layer in mlp(3, 4, 5, 6)] == [nn.Linear, nn.ReLU, nn.Linear, nn.ReLU, nn.Linear]
+
+
+def test_actor_is_its_definition() -> None:
+    network = build(Actor, 5, 2, HIDDEN)
+    x = torch.randn(7, 5, generator=torch.Generator().manual_seed(1))
+    expected = actor({f"actor.{name}": value for name, value in weights_of(network).items()}, "actor", doubles(x))
+    np.testing.assert_allclose(doubles(network(x)), expected, atol=1e-6)
+
+
+def test_critic_is_two_heads_on_one_trunk() -> None:
+    network = build(Critic, 5, 2, HIDDEN)
+    noise = torch.Generator().manual_seed(1)
+    x, action = torch.randn(7, 5, generator=noise), torch.randn(7, 2, generator=noise)
+    weights = {f"critic.{name}": value for name, value in weights_of(network).items()}
+    expected = critic(weights, "critic", doubles(x), doubles(action))
+    q = network(x, action, torch.zeros(7, 0))
+    assert q.shape == (2, 7, 1)
+    np.testing.assert_allclose(doubles(q), expected, atol=1e-6)
+    assert not np.allclose(expected[0], expected[1]), "the heads start apart"
+
+
+def test_successor_features_have_an_output_per_feature() -> None:
+    network = build(Critic, 5, 2, HIDDEN, 10)
+    assert network.features(torch.zeros(7, 5), torch.zeros(7, 2)).shape == (2, 7, 10)
+
+
+@pytest.mark.parametrize("out", [1, 10])
+def test_every_layer_is_orthogonal_with_zero_biases(out: int) -> None:
+    network, policy = build(Critic, 5, 2, HIDDEN, out), build(Actor, 5, 2, HIDDEN)
+    assert isinstance(network, Critic)
+    assert isinstance(policy, Actor)
+    assert_orthogonal(network.trunk[0].weight)
+    for head in range(2):
+        assert_orthogonal(network.heads.weight[head * HIDDEN : (head + 1) * HIDDEN])
+        assert_orthogonal(network.out_weight[head].T)
+    for layer in (policy.trunk[0], policy.head[0], policy.head[2]):
+        assert_orthogonal(layer.weight)
+    for module in (network, policy):
+        for name, value in module.named_parameters():
+            if name.endswith("bias"):
+                assert (value == 0).all(), name
