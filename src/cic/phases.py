@@ -72,9 +72,11 @@ class Finetuning(Loop):
         super().__init__(run, config, config.task, agent, quiet)
         self.title = f"{config.objective} {config.task}"
         selection = _selection(config.selection, agent.objective)
-        self.search = SkillSearch(agent.objective.skill, selection, config.warmup, config.seed)
         if config.skill is not None:
-            self.search.method, self.search.chosen = "fixed", np.array(config.skill, np.float32)
+            selection = dataclasses.replace(selection, method="fixed")
+        self.search = SkillSearch(agent.objective.skill, selection, config.warmup, config.seed, config.num_envs)
+        if config.skill is not None:
+            self.search.chosen = np.array(config.skill, np.float32)
         self.tasks = (self.env.task or "reward",)
         self.running_return = np.zeros((1, config.num_envs))
         self.finished_return = np.zeros(1)

@@ -78,11 +78,15 @@ class Trial:
 class SkillSearch:
     """Finetuning: propose candidates, score each for `trial_steps`, and keep the best (the first of equals)."""
 
-    def __init__(self, space: SkillSpace, config: SelectionConfig, budget: int, seed: int) -> None:
+    def __init__(self, space: SkillSpace, config: SelectionConfig, budget: int, seed: int, num_envs: int = 1) -> None:
         self.space, self.budget = space, budget
         self.method = resolve(config.method, space)
-        self.trial_steps = config.trial_steps if self.method != "each" else max(budget // max(space.dim, 1), 1)
+        each = self.method == "each"
+        ticks = budget // (space.dim * num_envs) if each else -(-config.trial_steps // num_envs)
+        self.trial_steps = max(ticks, 1) * num_envs  # copies step together: whole ticks keep candidates equal
         self.count = 0 if self.method in ("fixed", "regress") else max(budget // self.trial_steps, 1)
+        if each:
+            self.count = min(self.count, space.dim)
         self.default = default_skill(space, config.value)
         self.trials: list[Trial] = []
         self.chosen: Array | None = self.default if self.method == "fixed" or budget == 0 else None
@@ -132,9 +136,13 @@ class SkillSearch:
 
     def table(self) -> dict[str, Any]:
         """What trials.json holds."""
-        rows = [{"skill": t.skill.tolist(), "steps": t.steps, "return": t.total} for t in self.trials]
+        totals = [t.total if np.isfinite(t.total) else None for t in self.trials]
+        rows = [
+            {"skill": t.skill.tolist(), "steps": t.steps, "return": total}
+            for t, total in zip(self.trials, totals, strict=True)
+        ]
         scores = self._scores()
-        best = int(np.argmax(scores)) if scores and self.method != "regress" else None
+        best = int(np.argmax(scores)) if self.method != "regress" and np.isfinite(scores).any() else None
         chosen = self.chosen.tolist() if self.chosen is not None else None
         return {"method": self.method, "chosen": best, "skill": chosen, "trials": rows}
 
