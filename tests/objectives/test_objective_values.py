@@ -293,7 +293,7 @@ def cross_entropy(logits: Doubles, skill: Tensor) -> Doubles:
 def test_diayn(skills):
     objective = build("diayn", skill_dim=skills)
     for _, batch, learner in rounds(objective):
-        _, metrics = objective.loss(batch)
+        metrics = objective.diagnose(batch)
         logits = net(objective.classifier, array(batch.next_obs))
         close(metrics["skill/accuracy"], (logits.argmax(axis=1) == array(batch.skill).argmax(axis=1)).mean())
         close(learner.step(batch), cross_entropy(logits, batch.skill).mean())

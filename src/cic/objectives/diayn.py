@@ -52,13 +52,18 @@ class DIAYN(Objective):
         return SkillSpace("onehot", self.options.skill_dim, self.options.skill_every)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
-        logits, label = self.classifier(batch.next_obs), batch.skill.argmax(dim=1)
-        loss = F.cross_entropy(logits, label)
-        accuracy = (logits.detach().argmax(dim=1) == label).float().mean()
-        return loss, {"representation/loss": loss.detach(), "skill/accuracy": accuracy}
+        loss = self._surprise(batch).mean()
+        return loss, {"representation/loss": loss.detach()}
 
     @torch.no_grad()
     def reward(self, batch: Batch) -> Tensor:
-        label = batch.skill.argmax(dim=1)
-        surprise = F.cross_entropy(self.classifier(batch.next_obs), label, reduction="none")  # −log q(z | s')
-        return (math.log(self.options.skill_dim) - surprise).unsqueeze(1)
+        return (math.log(self.options.skill_dim) - self._surprise(batch)).unsqueeze(1)
+
+    def _surprise(self, batch: Batch) -> Tensor:
+        """(B,): −log q(z | s')"""
+        return F.cross_entropy(self.classifier(batch.next_obs), batch.skill.argmax(dim=1), reduction="none")
+
+    @torch.no_grad()
+    def diagnose(self, batch: Batch) -> Metrics:
+        hits = self.classifier(batch.next_obs).argmax(dim=1) == batch.skill.argmax(dim=1)
+        return {"skill/accuracy": hits.float().mean()}
