@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import sys
 import warnings
@@ -52,7 +53,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"cic: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"cic: {error.filename or ''} {error.strerror or error}".replace("  ", " "), file=sys.stderr)
+        where = f"{error.filename}: " if error.filename else ""
+        hint = "; make room, then continue with --resume" if error.errno == errno.ENOSPC else ""
+        print(f"cic: {where}{error.strerror or error}{hint}", file=sys.stderr)
         return 2
     except Exception as error:
         if type(error).__name__ != "Interrupted":  # its module is heavy, and --help must be quick

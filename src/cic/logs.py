@@ -12,11 +12,9 @@ from cic.storage import LineLog
 class Logs:
     """Opened at a known length, so that a resumed run writes what the uninterrupted one would have written."""
 
-    def __init__(
-        self, folder: Path, metrics_bytes: int, timing_bytes: int, step: int, wandb: bool, config: dict[str, Any]
-    ) -> None:
-        self.metrics = LineLog(folder / "metrics.jsonl", metrics_bytes)
-        self.timing = LineLog(folder / "timing.jsonl", timing_bytes)
+    def __init__(self, folder: Path, sizes: tuple[int, int], step: int, wandb: bool, config: dict[str, Any]) -> None:
+        self.metrics = LineLog(folder / "metrics.jsonl", sizes[0])
+        self.timing = LineLog(folder / "timing.jsonl", sizes[1])
         self._board = _board(folder / "tensorboard", step)
         self._wandb = _wandb(folder, config) if wandb else None
 
@@ -31,7 +29,10 @@ class Logs:
     def write_timing(self, line: dict[str, Any]) -> None:
         self.timing.write(line)
 
-    def close(self) -> None:
+    def __enter__(self) -> Logs:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self.metrics.close()
         self.timing.close()
         if self._board:

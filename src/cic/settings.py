@@ -116,7 +116,7 @@ _SMOKE: dict[str, Any] = {
     "log_every": 100,
     "checkpoint_every": 200,
 }
-_LAPTOP: dict[str, Any] = {"agent": AgentConfig(hidden=256, batch=256, lr=1e-3)}
+_LAPTOP: dict[str, Any] = {"agent": AgentConfig(hidden=128, batch=256, lr=1e-3)}
 _PAPER: dict[str, Any] = {"agent": AgentConfig(), "threads": 2}
 
 SCALES: dict[str, dict[str, dict[str, Any]]] = {

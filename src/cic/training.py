@@ -61,6 +61,8 @@ class Loop:
         self.finished_count = np.zeros(1, np.int64)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="cic-env")
         self._stop: str | None = None
+        self._result: dict[str, Any] | None = None
+        self._saved_at = -1
         self.obs: Array = np.zeros((config.num_envs, agent.spaces.obs), np.float32)
 
     # ---- what subclasses say -----------------------------------------------------------------------------------
@@ -99,13 +101,13 @@ class Loop:
     def train(self) -> dict[str, Any]:
         """Run to the end, or until a signal asks to save and stop."""
         self.run.lock()
-        resumed = self._resume()
-        size, timing = (resumed["metrics_bytes"], resumed["timing_bytes"]) if resumed else (0, 0)
-        self.logs = Logs(self.run.path, size, timing, self.step, self.config.wandb, self.run.config)
         restore_signals = self._catch_signals()
-        self.run.write_status("running", self.step)
         try:
-            with Reporter(self.title, self.config.steps, self.step, self.quiet) as self.reporter:
+            resumed = self._resume()
+            sizes = (resumed["metrics_bytes"], resumed["timing_bytes"]) if resumed else (0, 0)
+            self.logs = Logs(self.run.path, sizes, self.step, self.config.wandb, self.run.config)
+            self.run.write_status("running", self.step)
+            with self.logs, Reporter(self.title, self.config.steps, self.step, self.quiet) as self.reporter:
                 if not resumed:
                     self.obs, _ = self.env.reset(seed=self.config.seed)
                 while self.step < self.config.steps and not self._stop:
@@ -118,7 +120,6 @@ class Loop:
         finally:
             restore_signals()
             self._pool.shutdown()
-            self.logs.close()
             self.env.close()
             self.run.unlock()
 
@@ -138,7 +139,7 @@ class Loop:
             self._log(metrics, batch)
         self._store(skill, action, outcome)
         self.at_boundary()
-        if self.crossed(self.config.checkpoint_every):
+        if self.crossed(self.config.checkpoint_every) and self.step < self.config.steps:  # the end has its own
             self.checkpoint()
         self.reporter.advance(self.step)
 
@@ -188,14 +189,15 @@ class Loop:
             self.checkpoint()
             self.run.write_status("interrupted", self.step, f"stopped by {self._stop}")
             raise Interrupted(self._stop, self.step, self.run)
-        due = self._due()
-        metrics, batch = self._update(due) if due else ({}, None)
-        self._log(metrics, batch)
-        result = self.result()
-        self.checkpoint()
-        self.run.write_result(result | {"step": self.step})
+        if self._result is None:  # else the run was killed after its last checkpoint
+            due = self._due()
+            metrics, batch = self._update(due) if due else ({}, None)
+            self._log(metrics, batch)
+            self._result = self.result() | {"step": self.step}
+            self.checkpoint()
+        self.run.write_result(self._result)
         self.run.write_status("finished", self.step)
-        return result
+        return self._result
 
     # ---- logging -----------------------------------------------------------------------------------------------
 
@@ -242,6 +244,8 @@ class Loop:
 
     def checkpoint(self) -> None:
         """Everything that decides what comes next, in one folder."""
+        if self._saved_at == self.step and self._result is None:
+            return
         for name, value in self.agent.state_dict().items():
             if value.is_floating_point() and not bool(torch.isfinite(value).all()):
                 raise Diverged(f"the weights {name} are not finite at step {self.step}: {self._last_good()}")
@@ -264,8 +268,10 @@ class Loop:
                 "metrics_bytes": self.logs.metrics.size(),
                 "timing_bytes": self.logs.timing.size(),
                 "extra": state,
+                "result": self._result,
             },
         )
+        self._saved_at = self.step
 
     def _resume(self) -> dict[str, Any] | None:
         loaded = self.run.load_checkpoint()
@@ -281,6 +287,7 @@ class Loop:
         self.step, self.updates, self.next_log = state["step"], state["updates"], state["next_log"]
         self.rng.bit_generator.state = state["rng"]
         self.restore_extra(arrays["extra"], state["extra"])
+        self._result, self._saved_at = state["result"], self.step
         return dict(state)
 
     # ---- signals -----------------------------------------------------------------------------------------------
