@@ -1,0 +1,191 @@
+"""`cic report`: read run folders, compute, write the page, the figures and the tables.
+
+Reads run folders and nothing else. One section that fails costs that section, not the report.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cic import records
+from cic.errors import UserError
+from cic.records import Run
+from cic.report import curve_plots, curves, figures, groups, notices, paper, plots, score_tables, scores, tables
+from cic.report.details import differences_table, facts, gallery, run_details, runs_table
+from cic.report.figures import Plot
+from cic.report.options import ReportOptions, ReportResult
+from cic.report.page import Section, figure_html, page
+from cic.report.tables import Table
+
+HEADINGS = {
+    "aggregate": "Aggregate statistics",
+    "scores": "Raw scores",
+    "curves": "Learning curves",
+    "profile": "Performance profile",
+    "improvement": "Probability of improvement",
+    "pretraining": "Pre-training",
+    "selection": "Skill selection",
+    "media": "Pictures and videos",
+    "runs": "Runs and configs",
+}
+
+
+@dataclass
+class _Builder:
+    """What the sections share, and what they leave behind."""
+
+    out: Path
+    options: ReportOptions
+    study: groups.Study
+    scores: scores.Scores
+    loaded: curves.Metrics
+    notices: list[str]
+    sections: dict[str, list[str]] = field(default_factory=dict)
+    figures: list[Path] = field(default_factory=list)
+    tables: list[Path] = field(default_factory=list)
+
+    def plot(self, section: str, plot: Plot | None) -> None:
+        if plot is not None:
+            self.figures += figures.save(plot, self.out / "figures")
+            self.html(section, figure_html(plot, figures.svgs(plot), list(self.study.styles), HEADINGS[section]))
+
+    def table(self, section: str, table: Table) -> None:
+        if table.rows:
+            self.tables += tables.write(table, self.out / "tables")
+            self.html(section, tables.to_html(table))
+
+    def html(self, section: str, text: str) -> None:
+        if text:
+            self.sections.setdefault(section, []).append(text)
+
+
+def report(runs: Sequence[Path], out: Path, options: ReportOptions | None = None) -> ReportResult:
+    """Make the report of all run folders at or below `runs` in the folder `out`."""
+    options = options or ReportOptions()
+    paper.select(options.paper)  # a wrong name is said before the work
+    found, said = records.read([Path(path) for path in runs])
+    if not found and not options.paper:
+        raise UserError("; ".join(said) or "give at least one run folder")
+    counted = notices.without_twins(found, said)
+    study = groups.study(counted, options.mix, options.split, said)
+    notices.same_seeds(study.groups, said)
+    notices.states(counted, said)
+    notices.budgets(study.finetune, said)
+    computed = scores.compute(study, options, said)
+    builder = _Builder(_folder(out), options, study, computed, curves.load(counted, said), said)
+    for name, build in _SECTIONS.items():
+        _attempt(builder, name, build)
+    return _write(builder, found, counted)
+
+
+def _attempt(builder: _Builder, name: str, build: Callable[[_Builder], None]) -> None:
+    try:
+        build(builder)
+    except UserError as error:
+        builder.notices.append(f"{HEADINGS[name].lower()}: {error}")
+    except OSError:
+        raise  # a full disk is nobody's odd data
+    except Exception as error:  # whatever odd data does to one section, the others are still made
+        builder.notices.append(f"{HEADINGS[name].lower()} could not be made ({type(error).__name__}: {error})")
+
+
+def _write(builder: _Builder, found: Sequence[Run], counted: Sequence[Run]) -> ReportResult:
+    sections = [
+        Section(name, HEADINGS[name], "".join(builder.sections[name])) for name in HEADINGS if name in builder.sections
+    ]
+    running = sum(run.state == "running" for run in found)
+    text = page(
+        facts(found, builder.study, builder.scores),
+        builder.notices,
+        sections,
+        [figures.key(style) for style in builder.study.styles.values()],
+        refresh=builder.options.interval if builder.options.watch and running else None,
+    )
+    path = builder.out / "report.html"
+    draft = path.with_suffix(".html.part")
+    draft.write_text(text, encoding="utf-8")
+    os.replace(draft, path)  # a browser that reloads never sees half a page
+    return ReportResult(
+        path, tuple(builder.figures), tuple(builder.tables), tuple(builder.notices), len(counted), running
+    )
+
+
+def _folder(out: Path) -> Path:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the folder {out}: {error.strerror}") from None
+    return out
+
+
+# ---- sections ------------------------------------------------------------------------------------------------------
+
+
+def _aggregate(builder: _Builder) -> None:
+    if builder.scores.rows:
+        builder.plot("aggregate", plots.aggregate(builder.scores, builder.options))
+        builder.table("aggregate", score_tables.aggregate_table(builder.scores, builder.options))
+
+
+def _scores(builder: _Builder) -> None:
+    builder.table("scores", score_tables.raw_table(builder.study, builder.options))
+    if paper.select(builder.options.paper)[1]:
+        builder.table("scores", score_tables.variants_table(builder.study))
+
+
+def _curves(builder: _Builder) -> None:
+    builder.plot(
+        "curves", curve_plots.sample_efficiency(builder.study, builder.loaded, builder.scores, builder.options)
+    )
+    builder.plot("curves", curve_plots.finetuning(builder.study, builder.loaded))
+
+
+def _profile(builder: _Builder) -> None:
+    if builder.scores.own:
+        builder.plot("profile", plots.performance_profile(builder.scores, builder.options))
+
+
+def _improvement(builder: _Builder) -> None:
+    if len(builder.scores.own) > 1:
+        reference, found = scores.improvements(builder.scores, builder.options, builder.notices)
+        if found:
+            builder.plot("improvement", plots.improvement(reference, found))
+            builder.table("improvement", score_tables.improvement_table(reference, found))
+
+
+def _pretraining(builder: _Builder) -> None:
+    builder.plot("pretraining", curve_plots.zero_shot(builder.study, builder.loaded))
+    builder.plot("pretraining", curve_plots.diagnostics(builder.study, builder.loaded))
+
+
+def _selection(builder: _Builder) -> None:
+    runs = [(group, run) for group in builder.study.finetune for run in group.runs]
+    found = [(group, run.task, trials) for group, run in runs if (trials := records.trials(run)) is not None]
+    builder.plot("selection", plots.selection(builder.study, found))
+
+
+def _media(builder: _Builder) -> None:
+    builder.html("media", gallery(builder.study, builder.options.media, builder.notices))
+
+
+def _runs(builder: _Builder) -> None:
+    runs = [run for group in builder.study.groups for run in group.runs]
+    builder.table("runs", runs_table(builder.study))
+    builder.table("runs", differences_table(builder.study))
+    builder.html("runs", run_details(runs))
+
+
+_SECTIONS: dict[str, Callable[[_Builder], None]] = {
+    "aggregate": _aggregate,
+    "scores": _scores,
+    "curves": _curves,
+    "profile": _profile,
+    "improvement": _improvement,
+    "pretraining": _pretraining,
+    "selection": _selection,
+    "media": _media,
+    "runs": _runs,
+}

@@ -1,0 +1,119 @@
+"""`cic compare A B`: two groups of runs, task by task and overall, in the terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cic import records, statistics
+from cic.errors import UserError
+from cic.report import groups, notices
+from cic.report.groups import Group
+from cic.report.options import CompareOptions
+from cic.report.score_tables import STATISTIC_TITLES, interval
+from cic.report.scores import task_place
+from cic.report.tables import number
+from cic.statistics import Estimate, experts, matrix, normalised, standard_error
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+
+def compare(a: Sequence[Path], b: Sequence[Path], options: CompareOptions | None = None) -> RenderableType:
+    """A − B with intervals and P(A > B), for each common task and over all with an expert score; print it with rich."""
+    from rich.console import Group as Stack
+    from rich.text import Text
+
+    options = options or CompareOptions()
+    said: list[str] = []
+    first, second = _group("A", a, options, said), _group("B", b, options, said)
+    shared = {run.path.resolve() for run in first.runs} & {run.path.resolve() for run in second.runs}
+    if shared:
+        raise UserError(f"{next(iter(shared)).name} is in both groups; a run cannot be compared with itself")
+    if first.label == second.label:
+        first, second = (Group(f"{g.label} ({n})", g.method, g.runs) for g, n in ((first, "A"), (second, "B")))
+    notices.budgets([first, second], said)
+    lines = [Text(f"! {notice}", style="yellow") for notice in said]
+    return Stack(*lines, _table(first, second, options))
+
+
+def _group(name: str, paths: Sequence[Path], options: CompareOptions, said: list[str]) -> Group:
+    """The finished finetuning runs at or below `paths`, which must be of one kind."""
+    found, problems = records.read([Path(path) for path in paths])
+    said += problems
+    runs = notices.without_twins([run for run in found if run.kind == "finetune"], said)
+    notices.states(runs, said)
+    runs = [run for run in runs if math.isfinite(run.score)]
+    if not runs:
+        raise UserError(f"group {name} ({', '.join(map(str, paths))}) holds no finished finetuning run")
+    apart: list[str] = []
+    rows = groups.study(runs, options.mix, (), apart).finetune
+    if len(rows) == 1:
+        return rows[0]
+    labels = ", ".join(row.label for row in rows)
+    if not options.mix:
+        raise UserError(f"group {name} holds runs that are not alike ({labels}); name fewer folders or pass --mix")
+    said.append(f"group {name} averages {labels}, as --mix asks")
+    return Group(labels, rows[0].method, tuple(runs))
+
+
+def _table(a: Group, b: Group, options: CompareOptions) -> Table:
+    from rich.markup import escape
+    from rich.table import Table
+
+    ours, theirs = a.scores(), b.scores()
+    tasks = [task for task in sorted(ours, key=task_place) if task in theirs]
+    if not tasks:
+        raise UserError(f"no task is common to both: {', '.join(ours)} against {', '.join(theirs)}")
+    first, second = escape(a.label), escape(b.label)
+    table = Table(title=f"{first} against {second}", title_justify="left", caption_justify="left")
+    table.add_column("Task")
+    for heading in (first, second, f"difference, {100 * options.confidence:g}%", f"P({first} > {second})"):
+        table.add_column(heading, justify="right")
+    for task in tasks:
+        table.add_row(escape(task), *_row(task, ours[task], theirs[task], options))
+    known = [task for task in tasks if task in experts()]
+    if known:
+        table.add_section()
+        for row in _overall({t: ours[t] for t in known}, {t: theirs[t] for t in known}, options):
+            table.add_row(*row)
+    left = ", ".join(sorted({*ours, *theirs} - set(tasks), key=task_place))
+    table.caption = "Mean ± standard error (runs)." + (f" Not in both, so left out: {escape(left)}." if left else "")
+    return table
+
+
+def _row(task: str, ours: list[float], theirs: list[float], options: CompareOptions) -> list[str]:
+    digits = 0 if max(map(abs, (*ours, *theirs))) >= 10 else 2
+    x, y = matrix({task: ours}), matrix({task: theirs})
+    change = statistics.difference(x, y, options.bootstrap)["mean"]
+    chance = statistics.improvement(x, y, options.bootstrap)
+    return [_score(ours, digits), _score(theirs, digits), _signed(change, digits), interval(chance)]
+
+
+def _overall(
+    ours: dict[str, list[float]], theirs: dict[str, list[float]], options: CompareOptions
+) -> Iterator[list[str]]:
+    """One row per statistic of the normalised scores; the probability of improvement stands beside the mean."""
+    x, y = (matrix({t: [normalised(t, s) for s in returns] for t, returns in side.items()}) for side in (ours, theirs))
+    changes = statistics.difference(x, y, options.bootstrap)
+    chance = statistics.improvement(x, y, options.bootstrap)
+    values = zip(statistics.aggregates(x.values), statistics.aggregates(y.values), strict=True)
+    for (name, heading), (a, b) in zip(STATISTIC_TITLES.items(), values, strict=True):
+        improvement = interval(chance) if name == "mean" else ""
+        yield [f"{heading[:-2]}, normalised", number(a), number(b), _signed(changes[name], 2), improvement]
+
+
+def _score(scores: list[float], digits: int) -> str:
+    spread = standard_error(scores)
+    middle = f" ± {number(spread, digits)}" if math.isfinite(spread) else ""
+    return f"{number(float(np.mean(scores)), digits)}{middle} ({len(scores)})"
+
+
+def _signed(change: Estimate, digits: int) -> str:
+    text = interval(change, digits)
+    return text if text.startswith("−") else f"+{text}"

@@ -1,0 +1,119 @@
+"""Metrics of runs → curves of groups: mean ± standard error at each step, over the runs that got there."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cic import statistics
+from cic.records import FloatArray, Run, Series, metrics
+from cic.report.groups import Group
+from cic.statistics import Band, Bootstrap, curve_matrix, normalised
+
+WANTED = (
+    "eval/return",
+    "zero_shot/",
+    "reward/intrinsic",
+    "coverage/",
+    "skill/",
+    "embedding/effective_rank",
+    "critic/loss",
+)
+_POINTS = 60  # more are averaged in bins: no figure shows more, and a page of them stays light
+
+Metrics = Mapping[Path, Mapping[str, Series]]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One group's curve."""
+
+    steps: FloatArray
+    mean: FloatArray
+    low: FloatArray
+    high: FloatArray
+    complete: int
+    """How many of the leading steps every run has reached."""
+
+
+def load(runs: Sequence[Run], notices: list[str]) -> Metrics:
+    """What the figures need of each run's metrics, thinned."""
+    loaded = {}
+    for run in runs:
+        series, problem = metrics(run, WANTED)
+        if problem:
+            notices.append(problem)
+        loaded[run.path] = {key: _thin(_finite(values)) for key, values in series.items()}
+    return loaded
+
+
+def curve(series: Sequence[Series]) -> Curve | None:
+    """Mean ± standard error over runs. Runs that logged at other steps are interpolated, never extrapolated."""
+    series = [one for one in series if len(one.steps)]
+    if not series:
+        return None
+    steps = np.unique(np.concatenate([one.steps for one in series]))
+    values = np.stack([np.interp(steps, *one, left=np.nan, right=np.nan) for one in series])  # (runs, steps)
+    present = np.isfinite(values)
+    counts = present.sum(axis=0)
+    mean = values.sum(axis=0, where=present) / counts
+    squares = ((values - mean) ** 2).sum(axis=0, where=present)
+    error = np.sqrt(squares / np.maximum(counts - 1, 1) / counts)
+    full = counts == len(series)
+    complete = len(full) if full.all() else int(np.flatnonzero(full)[-1]) + 1 if full.any() else 0
+    return Curve(steps, mean, mean - error, mean + error, complete)
+
+
+def task_series(group: Group, loaded: Metrics, key: str, task: str = "") -> list[Series]:
+    """One metric of each run of the group, or of its runs of one task."""
+    runs = [run for run in group.runs if not task or run.task == task]
+    return [loaded[run.path][key] for run in runs if key in loaded[run.path]]
+
+
+def normalised_series(group: Group, loaded: Metrics, tasks: Sequence[str]) -> list[Series]:
+    """Evaluation curves in units of the expert's return."""
+    found = []
+    for task in tasks:
+        for series in task_series(group, loaded, "eval/return", task):
+            found.append(Series(series.steps, series.values * normalised(task, 1.0)))
+    return found
+
+
+def efficiency(
+    group: Group, loaded: Metrics, tasks: Sequence[str], bootstrap: Bootstrap
+) -> tuple[FloatArray, Band] | None:
+    """IQM over tasks and finished runs against steps, up to the last step that all of them reached."""
+    rows: dict[str, list[Series]] = {}
+    for run in group.runs:
+        series = loaded[run.path].get("eval/return")
+        if run.finished and run.task in tasks and series is not None and len(series.steps):
+            rows.setdefault(run.task, []).append(series)
+    if not rows:
+        return None
+    every = [series.steps for task in rows.values() for series in task]
+    start, end = max(steps[0] for steps in every), min(steps[-1] for steps in every)
+    grid = np.unique(np.concatenate(every))
+    grid = grid[(grid >= start) & (grid <= end)]
+    if not len(grid):
+        return None
+    curves = {t: [np.interp(grid, *s) * normalised(t, 1.0) for s in series] for t, series in rows.items()}
+    return grid, statistics.efficiency(curve_matrix(curves), bootstrap)
+
+
+def _finite(series: Series) -> Series:
+    keep = np.isfinite(series.values)
+    return Series(series.steps[keep], series.values[keep])
+
+
+def _thin(series: Series) -> Series:
+    """At most `_POINTS` points, each the mean of its bin."""
+    count = len(series.steps)
+    if count <= _POINTS:
+        return series
+    edges = np.linspace(0, count, _POINTS + 1).astype(int)
+    means = [np.array([part[a:b].mean() for a, b in itertools.pairwise(edges)]) for part in series]
+    return Series(*means)

@@ -1,0 +1,139 @@
+"""A figure is a list of panels: a grid of them for the paper (PNG, PDF), one image each for the page (SVG).
+
+Panels that stand alone on the page stack on a phone, where a grid would shrink until nobody can read it.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cic.report.style import FIGURE, Style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Panel:
+    title: str
+    draw: Callable[[Axes, bool], None]
+    """Draws into the axes; the flag says whether the panel is a row's first and names what the row shares."""
+    alt: str
+    """What the panel shows, for those who cannot see it."""
+
+
+@dataclass(frozen=True)
+class Plot:
+    name: str
+    title: str
+    caption: str
+    panels: tuple[Panel, ...]
+    legend: Mapping[str, Style]
+    columns: int = 4
+    cell: tuple[float, float] = (1.75, 1.55)
+    """Inches of one panel in the grid."""
+    alone: tuple[float, float] = (3.0, 2.15)
+    """Inches of one panel on the page."""
+    margin: float = 0.0
+    """Inches to the left of the grid for row labels."""
+    markers: bool = False
+    """The legend shows markers without lines."""
+
+
+def save(plot: Plot, folder: Path) -> list[Path]:
+    """The grid, at paper quality."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with _settings():
+        figure = _grid(plot)
+        paths = [folder / f"{plot.name}.{ending}" for ending in ("png", "pdf")]
+        figure.savefig(paths[0])
+        figure.set_layout_engine("none")  # the layout stays as it came out: finding it takes longer than drawing
+        figure.savefig(paths[1], metadata={"CreationDate": None})  # the same runs give the same file
+    return paths
+
+
+def svgs(plot: Plot) -> list[str]:
+    """Each panel by itself."""
+    images = []
+    with _settings():
+        for panel in plot.panels:
+            figure, axes = _figure(1, 1, plot.alone)
+            panel.draw(axes[0], True)
+            images.append(_svg(figure))
+    return images
+
+
+def key(style: Style, line: bool = True) -> str:
+    """A legend's entry: a piece of line with its marker."""
+    with _settings():
+        figure, (axes,) = _figure(1, 1, (0.36, 0.15))
+        axes.set_axis_off()
+        axes.plot([0, 2], [0, 0], **style.line) if line else None
+        axes.plot([1], [0], **style.point, linestyle="none")
+        axes.set(xlim=(0, 2), ylim=(-1, 1))
+        return _svg(figure)
+
+
+def _grid(plot: Plot) -> Figure:
+    count = len(plot.panels)
+    columns = min(plot.columns, count)
+    lines = -(-count // columns)
+    width = columns * plot.cell[0] + plot.margin
+    height = lines * plot.cell[1] + (0.16 * _legend_shape(plot, width)[0] + 0.1 if plot.legend else 0.0)
+    size = (width, height)
+    figure, axes = _figure(lines, columns, size)
+    for index, (panel, axis) in enumerate(zip(plot.panels, axes, strict=False)):
+        panel.draw(axis, index % columns == 0)
+        axis.set_title(panel.title)
+    for axis in axes[count:]:
+        axis.set_visible(False)
+    if plot.legend:
+        _legend(figure, plot, width)
+    return figure
+
+
+def _legend(figure: Figure, plot: Plot, width: float) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D([], [], **({"linestyle": "none", "color": s.colour} if plot.markers else s.line), **s.point, label=label)
+        for label, s in plot.legend.items()
+    ]
+    _, columns = _legend_shape(plot, width)
+    by_row = [handles[i] for column in range(columns) for i in range(column, len(handles), columns)]
+    figure.legend(handles=by_row, loc="outside lower center", ncols=columns, columnspacing=1.2)  # fills columns first
+
+
+def _legend_shape(plot: Plot, width: float) -> tuple[int, int]:
+    """Lines and columns of a legend that fits the width."""
+    longest = max(len(label) for label in plot.legend)
+    fit = max(1, int(width / (0.42 + 0.068 * longest)))
+    lines = -(-len(plot.legend) // fit)
+    return lines, -(-len(plot.legend) // lines)
+
+
+def _figure(lines: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, list(figure.subplots(lines, columns, squeeze=False).flat)
+
+
+def _svg(figure: Figure) -> str:
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]
+
+
+def _settings() -> Any:
+    import matplotlib
+
+    return matplotlib.rc_context(FIGURE)

@@ -1,0 +1,92 @@
+"""What deserves a word before anyone believes the numbers: twins, unfinished runs, unequal budgets, diverged runs."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from cic.records import Run
+from cic.report.groups import Group, settings
+from cic.report.style import title
+
+_SHOWN = 5
+_STATES = {
+    "running": "still going on",
+    "interrupted": "interrupted",
+    "failed": "failed",
+    "unknown": "of unknown state (no readable status.json)",
+}
+
+
+def without_twins(runs: Sequence[Run], notices: list[str]) -> list[Run]:
+    """Two runs of one config are one experiment: counting both would make the intervals too narrow."""
+    families: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        families[json.dumps([*_setup(run), _origin(run), settings(run)], sort_keys=True)].append(run)
+    kept = []
+    for family in families.values():
+        best = max(family, key=lambda run: (run.finished, run.step, run.updated))
+        kept.append(best)
+        if len(family) > 1:
+            what = f"{title(best.method)}, {best.task or best.domain}, seed {best.seed}"
+            notices.append(f"same seed: {_names(family)} are all {what}; only {best.name} counts")
+    return sorted(kept, key=lambda run: run.name)
+
+
+def same_seeds(groups: Sequence[Group], notices: list[str]) -> None:
+    """Within a row, a seed that comes again is another experiment (another checkpoint), but seldom what was meant."""
+    for group in groups:
+        families: dict[tuple[Any, ...], list[Run]] = defaultdict(list)
+        for run in group.runs:
+            families[run.task, run.domain, run.seed].append(run)
+        for (task, domain, seed), family in families.items():
+            if len(family) > 1:
+                what = f"{group.label}, {task or domain}, seed {seed}"
+                notices.append(f"same seed: {_names(family)} are all {what}, started differently; all of them count")
+
+
+def states(runs: Sequence[Run], notices: list[str]) -> None:
+    """Which runs have no score, and why."""
+    for state, meaning in _STATES.items():
+        found = [run for run in runs if run.state == state]
+        if found:
+            notices.append(
+                f"{len(found)} run(s) {meaning}, which count in the curves but not in the scores: {_names(found)}"
+            )
+    lost = [run for run in runs if run.kind == "finetune" and run.finished and not math.isfinite(run.score)]
+    if lost:
+        flattered = ", ".join(sorted({title(run.method) for run in lost}))
+        notices.append(
+            f"{len(lost)} finished run(s) whose return is not a number are left out, which flatters {flattered}: "
+            f"{_names(lost)}"
+        )
+
+
+def budgets(groups: Sequence[Group], notices: list[str]) -> None:
+    """Rows that were not run alike stand side by side all the same; the reader must know."""
+    for key in ("scale", "steps", "pretrain_steps"):
+        rows: dict[str, list[str]] = defaultdict(list)
+        for group in groups:
+            values = Counter(str(run.config.get(key)) for run in group.runs)
+            if key == "pretrain_steps" and set(values) <= {"0", "None"}:
+                continue  # from scratch: nothing to be equal to
+            rows[" and ".join(sorted(values))].append(group.label)
+        if len(rows) > 1:
+            parts = "; ".join(f"{value}: {', '.join(labels)}" for value, labels in rows.items())
+            notices.append(f"rows differ in {key}, so compare them with care ({parts})")
+
+
+def _setup(run: Run) -> list[Any]:
+    return [run.kind, run.method, run.task, run.domain, run.seed, run.scale, run.steps, run.pretrain_steps]
+
+
+def _origin(run: Run) -> Any:
+    return run.config.get("pretrain_seed", run.config.get("pretrained"))
+
+
+def _names(runs: Sequence[Run]) -> str:
+    parts = [f"{run.name} ({run.message})" if run.message else run.name for run in runs[:_SHOWN]]
+    return ", ".join(parts) + (f" and {len(runs) - _SHOWN} more" if len(runs) > _SHOWN else "")

@@ -1,0 +1,67 @@
+"""The paper's own numbers (Laskin et al. 2022): raw scores, statistics and reward variants, as data.
+
+They can stand as rows beside one's own runs, always marked as the paper's. The paper gives means and standard
+errors, not runs: its rows carry no interval of ours.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from cic.errors import unknown
+from cic.statistics import table
+
+_NAMES = {"ProtoRL": "proto"}  # the other titles are the method's name, capitalised
+
+
+class Score(NamedTuple):
+    mean: float
+    stderr: float
+
+
+@functools.cache
+def scores() -> Mapping[str, Mapping[str, Score]]:
+    """Method → task → return after finetuning, 10 seeds ("Raw Numerical Results")."""
+    rows: dict[str, dict[str, Score]] = {}
+    for row in table("scores"):
+        task = f"{row['domain']}-{row['task']}"
+        rows.setdefault(_method(row["method"]), {})[task] = Score(float(row["mean"]), float(row["stderr"]))
+    return rows
+
+
+@functools.cache
+def statistics() -> Mapping[str, Mapping[str, float]]:
+    """Method → statistic → value over 12 tasks × 10 seeds; DDPG from scratch is not among them."""
+    columns: dict[str, dict[str, float]] = {}
+    for row in table("statistics"):
+        for title, value in row.items():
+            if title != "statistic":
+                columns.setdefault(_method(title), {})[row["statistic"]] = float(value)
+    return columns
+
+
+@functools.cache
+def reward_variants() -> Mapping[str, Mapping[str, float]]:
+    """Variant of CIC's reward → domain (or "mean") → normalised score, 3 seeds × 4 tasks per domain."""
+    columns: dict[str, dict[str, float]] = {}
+    for row in table("reward_variants"):
+        for variant, value in row.items():
+            if variant != "domain":
+                columns.setdefault(variant, {})[row["domain"]] = float(value)
+    return columns
+
+
+def select(names: tuple[str, ...]) -> tuple[list[str], bool]:
+    """What `--paper` asks for: the methods to show, and whether to show the reward variants."""
+    choices = [*scores(), "all", "variants"]
+    for name in names:
+        if name not in choices:
+            raise unknown("row of the paper", name, choices)
+    methods = [method for method in scores() if method in names or "all" in names]
+    return methods, "variants" in names
+
+
+def _method(title: str) -> str:
+    return _NAMES.get(title, title.lower())

@@ -1,0 +1,146 @@
+"""One look for every figure and table: the name, place, colour and marker of each method.
+
+The colours were searched for under simulated protanopia, deuteranopia and tritanopia: any two of them stay apart in
+each (a test measures it). Markers differ as well, for print in grey.
+"""
+
+from __future__ import annotations
+
+import colorsys
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+TITLES = {
+    "ddpg": "DDPG",
+    "cic": "CIC",
+    "icm": "ICM",
+    "disagreement": "Disagreement",
+    "rnd": "RND",
+    "apt": "APT",
+    "proto": "ProtoRL",
+    "smm": "SMM",
+    "diayn": "DIAYN",
+    "aps": "APS",
+    "fixed": "Fixed",
+}
+"""In the order of the paper's table of raw scores, which is the order everywhere."""
+
+COLOURS = {
+    "ddpg": "#0D0D0D",
+    "cic": "#EE2B20",
+    "icm": "#B49BF5",
+    "disagreement": "#2F7BF2",
+    "rnd": "#1A12C4",
+    "apt": "#F5A11A",
+    "proto": "#7A2400",
+    "smm": "#57C2A0",
+    "diayn": "#843A8C",
+    "aps": "#0F0A63",
+    "fixed": "#7C7C7C",
+}
+REST = ("#A51E4B", "#4B1E2D", "#B478C3", "#4B5AC3", "#690087")
+"""For methods that this table does not know."""
+
+_MARKERS = dict(zip(TITLES, "soDv^<>PXdp", strict=True))
+_REST_MARKERS = "*hH8p"
+
+
+@dataclass(frozen=True)
+class Style:
+    colour: str
+    marker: str
+    dash: str = "-"
+    hollow: bool = False
+    """The paper's numbers: an open marker."""
+
+    @property
+    def line(self) -> dict[str, Any]:
+        return {"color": self.colour, "linestyle": self.dash}
+
+    @property
+    def point(self) -> dict[str, Any]:
+        face = "white" if self.hollow else self.colour
+        return {"marker": self.marker, "markeredgecolor": self.colour, "markerfacecolor": face}
+
+
+def title(method: str) -> str:
+    return TITLES.get(method, method)
+
+
+def place(method: str) -> tuple[int, str]:
+    """Sort key: the paper's order, then unknown methods by name."""
+    known = list(TITLES)
+    return (known.index(method) if method in TITLES else len(known), method)
+
+
+def styles(labels: Iterable[tuple[str, str]]) -> dict[str, Style]:
+    """(label, method) pairs, in order → a style for each label. Several rows of one method are shades of its colour."""
+    rows: dict[str, list[str]] = {}
+    for label, method in labels:
+        rows.setdefault(method, []).append(label)
+    indices = _rest(method for method in rows if method not in COLOURS)
+    found: dict[str, Style] = {}
+    for method, names in rows.items():
+        if method in COLOURS:
+            colour, marker = COLOURS[method], _MARKERS[method]
+        else:
+            colour, marker = REST[indices[method] % len(REST)], _REST_MARKERS[indices[method] % len(_REST_MARKERS)]
+        for index, name in enumerate(names):
+            dash = ("-", "--", ":", "-.")[index % 4]
+            found[name] = Style(shade(colour, index, len(names)), marker, dash)
+    return found
+
+
+def shade(colour: str, index: int, count: int) -> str:
+    """The `index`-th of `count` shades, dark to light; the colour itself when it stands alone."""
+    if count == 1:
+        return colour
+    red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    hue, lightness, saturation = colorsys.rgb_to_hls(red, green, blue)
+    low, high = min(lightness, 0.28), max(lightness, 0.68)
+    channels = colorsys.hls_to_rgb(hue, low + (high - low) * index / (count - 1), saturation)
+    return "#" + "".join(f"{round(255 * channel):02X}" for channel in channels)
+
+
+def _rest(methods: Iterable[str]) -> dict[str, int]:
+    """A name keeps its colour from report to report, unless two names of one report would share it."""
+    taken: dict[str, int] = {}
+    for method in sorted(methods):
+        index = zlib.crc32(method.encode()) % len(REST)
+        while index in taken.values() and len(taken) < len(REST):
+            index = (index + 1) % len(REST)
+        taken[method] = index
+    return taken
+
+
+FIGURE: dict[str, Any] = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 8,
+    "axes.titlesize": 7.5,
+    "axes.titleweight": "bold",
+    "axes.labelsize": 8,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.8,
+    "axes.edgecolor": "#444444",
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": "#E3E3E3",
+    "grid.linewidth": 0.6,
+    "xtick.color": "#333333",
+    "ytick.color": "#333333",
+    "lines.linewidth": 1.5,
+    "lines.markersize": 4.5,
+    "pdf.fonttype": 42,  # text stays text: editable, and accepted by conferences
+    "svg.fonttype": "none",
+    "svg.hashsalt": "cic",
+    "savefig.dpi": 300,
+}
+"""matplotlib's settings."""

@@ -1,0 +1,96 @@
+"""Headless Chromium over its debugging pipe: enough to open a page, hear its complaints and read it back."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+class Browser:
+    """One tab. `events` collects everything that the page did."""
+
+    def __init__(self, to: int, back: int) -> None:
+        self._to, self._back, self._rest, self._count = to, back, b"", 0
+        self.events: list[dict[str, Any]] = []
+        target = self.send("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.send(f"{domain}.enable")
+
+    _session: str | None = None
+
+    def send(self, method: str, **params: Any) -> dict[str, Any]:
+        self._count += 1
+        message = {"id": self._count, "method": method, "params": params}
+        if self._session:
+            message["sessionId"] = self._session
+        os.write(self._to, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._receive()
+            if answer.get("id") == self._count:
+                assert "error" not in answer, answer
+                return answer["result"]  # type: ignore[no-any-return]
+            self.events.append(answer)
+
+    def _receive(self) -> dict[str, Any]:
+        while b"\0" not in self._rest:
+            piece = os.read(self._back, 1 << 20)
+            if not piece:
+                raise EOFError("chromium ended")
+            self._rest += piece
+        message, _, self._rest = self._rest.partition(b"\0")
+        return json.loads(message)  # type: ignore[no-any-return]
+
+    def open(self, page: Path, width: int = 1280, height: int = 900, mobile: bool = False) -> None:
+        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
+        self.events.clear()
+        self.send("Page.navigate", url=page.resolve().as_uri())
+        while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
+            self.events.append(self._receive())
+        self.evaluate("1")  # whatever the page said by now has arrived
+
+    def evaluate(self, code: str) -> Any:
+        return self.send("Runtime.evaluate", expression=code, returnByValue=True)["result"].get("value")
+
+    def of(self, method: str) -> list[dict[str, Any]]:
+        return [event["params"] for event in self.events if event.get("method") == method]
+
+    def screenshot(self, path: Path, whole: bool = True) -> None:
+        data = self.send("Page.captureScreenshot", captureBeyondViewport=whole)["data"]
+        path.write_bytes(base64.b64decode(data))
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """Chromium reads commands from its descriptor 3 and answers on 4."""
+    assert CHROMIUM
+    their_in, to = os.pipe()
+    back, their_out = os.pipe()
+    with tempfile.TemporaryDirectory() as profile:
+        command = (
+            f"exec '{CHROMIUM}' --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run "
+            f"--disable-background-networking --user-data-dir='{profile}' --remote-debugging-pipe "
+            f"3<&{their_in} 4>&{their_out}"
+        )
+        process = subprocess.Popen(
+            ["/bin/bash", "-c", command], pass_fds=(their_in, their_out), stderr=subprocess.DEVNULL
+        )
+        os.close(their_in)
+        os.close(their_out)
+        try:
+            yield Browser(to, back)
+        finally:
+            process.terminate()
+            process.wait(timeout=20)
+            os.close(to)
+            os.close(back)
