@@ -107,7 +107,9 @@ def _peek(args: list[str], flag: str) -> str | None:
 
 def _wrap(name: str, config: Any, extra: list[tuple[Any, ...]]) -> type:
     """A dataclass of the config's fields, flat, and of what belongs to the command alone."""
-    return dataclasses.make_dataclass(name, [("config", config), *extra])
+    required = [field for field in extra if len(field) == 2]
+    optional = [field for field in extra if len(field) == 3]
+    return dataclasses.make_dataclass(name, [*required, ("config", config), *optional])
 
 
 def _resumed(args: list[str], kind: str) -> bool:
@@ -313,11 +315,52 @@ def _objectives(args: list[str]) -> None:
 
 
 def _report(args: list[str]) -> None:
-    raise UserError("the report is not part of this version yet")
+    import tyro
+
+    from cic.report import ReportOptions, ReportResult, report, watch
+
+    runs = tyro.conf.arg(help="Run folders, or folders of run folders.", metavar="RUNS...")
+    cls = _wrap(
+        "Report",
+        ReportOptions,
+        [
+            ("runs", Annotated[tuple[Path, ...], tyro.conf.Positional, runs]),
+            ("out", Annotated[Path, tyro.conf.arg(help="Folder for report.html, figures and tables.")], Path("report")),
+        ],
+    )
+    given = _parse(cls, args, "report")
+
+    def made(result: ReportResult) -> None:
+        for notice in result.notices:
+            print(f"cic: note: {notice}", file=sys.stderr)
+        print(
+            f"{result.page}: {result.runs} runs, {len(result.figures)} figures, {len(result.tables)} tables", flush=True
+        )
+
+    if given.config.watch:
+        watch(given.runs, given.out, given.config, made)
+    else:
+        made(report(given.runs, given.out, given.config))
 
 
 def _compare(args: list[str]) -> None:
-    raise UserError("the comparison is not part of this version yet")
+    import tyro
+    from rich.console import Console
+
+    from cic.report import CompareOptions, compare
+
+    a = tyro.conf.arg(help="Run folders of the first group, or a folder of them.", metavar="A...")
+    b = tyro.conf.arg(help="Run folders of the second group, or a folder of them.", metavar="B...")
+    cls = _wrap(
+        "Compare",
+        CompareOptions,
+        [
+            ("a", Annotated[Path, tyro.conf.Positional, a]),
+            ("b", Annotated[Path, tyro.conf.Positional, b]),
+        ],
+    )
+    given = _parse(cls, args, "compare")
+    Console().print(compare([given.a], [given.b], given.config))
 
 
 def _no_arguments(args: list[str], command: str) -> None:
