@@ -23,7 +23,7 @@ import shutil
 import warnings
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, get_args
 
 from cic.errors import UserError
 from cic.storage import Arrays, Damaged, Tensors, read_folder, read_json, read_tensors, verify, write_folder, write_json
@@ -50,12 +50,17 @@ class Run:
                 f"{self.path} was made by a newer version of cic ({header.get('version', '?')}, run format "
                 f"{header['format']}; this one reads {FORMAT}): upgrade cic to open it"
             )
+        if header["kind"] not in get_args(Kind) or not isinstance(header["config"], dict):
+            raise UserError(f"{self.path / 'config.json'} is not the config of a run")
         self.kind: Kind = header["kind"]
         self.config: dict[str, Any] = header["config"]
         self._lock: IO[Any] | None = None
 
     @classmethod
-    def create(cls, path: Path | str, kind: Kind, config: dict[str, Any], version: str) -> Run:
+    def create(
+        cls, path: Path | str, kind: Kind, config: dict[str, Any], version: str, inherited: Tensors | None = None
+    ) -> Run:
+        """A new folder. `inherited` is what a finetuning starts from, so that its folder stands alone."""
         path = Path(path)
         if (path / "config.json").exists():
             raise UserError(f"{path} holds a run already: continue it with --resume {path}, or choose another --out")
@@ -63,6 +68,9 @@ class Run:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"cannot make the folder {path}: {error.strerror}") from None
+        if inherited is not None:
+            write_folder(path / "inherited", {"agent": inherited}, {}, {})
+        # Last, because it makes the folder a run: one that was killed before can simply be started again.
         write_json(path / "config.json", {"format": FORMAT, "version": version, "kind": kind, "config": config})
         return cls(path)
 
@@ -113,12 +121,8 @@ class Run:
     def save_milestone(self, step: int, weights: Tensors) -> None:
         write_folder(self.path / "milestones" / f"{step:09d}", {"agent": weights}, {}, {"step": step})
 
-    def save_inherited(self, weights: Tensors) -> None:
-        """What a finetuning starts from, so that its folder stands alone."""
-        write_folder(self.path / "inherited", {"agent": weights}, {}, {})
-
     def inherited(self) -> Tensors:
-        return read_tensors(self.path / "inherited" / "agent.safetensors")
+        return _weights(self.path / "inherited")
 
     def load_checkpoint(self) -> tuple[dict[str, Tensors], dict[str, Arrays], Any] | None:
         """The newest checkpoint that is intact, with a warning for each that is not; None if there never was one."""
@@ -144,26 +148,34 @@ class Run:
 
     def weights(self, step: int | None = None) -> tuple[Tensors, int]:
         """An agent's weights and their step: the newest, or those of a milestone or checkpoint at `step`."""
-        folders = {int(folder.name): folder for folder in (*self.milestones(), *self.checkpoints())}
+        folders = [*self.checkpoints(), *self.milestones()]
         if not folders:
             raise UserError(f"{self.path} has no checkpoint yet: let it run until its first one")
-        if step is not None and step not in folders:
-            raise UserError(
-                f"{self.path} has no weights at step {step}; there are: {', '.join(map(str, sorted(folders)))}"
-            )
-        wanted = [step] if step is not None else sorted(folders, reverse=True)
-        for candidate in wanted:
+        if step is None:
+            wanted = sorted(folders, key=lambda folder: int(folder.name), reverse=True)
+        # A milestone first: it stays, so a step means the same weights whether its checkpoint is still there or not.
+        elif not (wanted := [folder for folder in reversed(folders) if int(folder.name) == step]):
+            known = sorted({int(folder.name) for folder in folders})
+            raise UserError(f"{self.path} has no weights at step {step}; there are: {', '.join(map(str, known))}")
+        for folder in wanted:
             try:
-                verify(folders[candidate], only="agent.safetensors")
-                return read_tensors(folders[candidate] / "agent.safetensors"), candidate
-            except Damaged as error:
-                if candidate == wanted[-1]:
-                    raise UserError(str(error)) from None
+                return _weights(folder), int(folder.name)
+            except UserError as error:
+                if folder == wanted[-1]:
+                    raise
                 warnings.warn(f"{error}; using the weights before it", stacklevel=2)
         raise AssertionError
 
     def _digest(self) -> str:
         return hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()
+
+
+def _weights(folder: Path) -> Tensors:
+    try:
+        verify(folder, only="agent.safetensors")
+    except Damaged as error:
+        raise UserError(str(error)) from None
+    return read_tensors(folder / "agent.safetensors")
 
 
 def _steps(folder: Path) -> list[Path]:

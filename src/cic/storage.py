@@ -8,8 +8,9 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy.typing as npt
 import torch
@@ -23,6 +24,7 @@ from cic.errors import UserError
 
 Arrays = dict[str, npt.NDArray[Any]]
 Tensors = dict[str, torch.Tensor]
+T = TypeVar("T")
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -70,11 +72,12 @@ class Damaged(Exception):
 
 
 def write_folder(folder: Path, tensors: dict[str, Tensors], arrays: dict[str, Arrays], state: Any) -> None:
-    folder.parent.mkdir(exist_ok=True)
-    for leftover in folder.parent.glob(".*"):  # of a process that was killed while writing
-        shutil.rmtree(leftover, ignore_errors=True)
     temporary = folder.with_name(f".{folder.name}")
     try:
+        folder.parent.mkdir(exist_ok=True)
+        for leftover in folder.parent.glob(".*"):  # of a process that was killed while writing; nobody else's
+            if leftover == temporary or leftover.name[1:].isdigit():
+                shutil.rmtree(leftover, ignore_errors=True)
         temporary.mkdir()
         for name, content in tensors.items():
             save_tensors({key: value.contiguous() for key, value in content.items()}, temporary / f"{name}.safetensors")
@@ -118,12 +121,12 @@ def _checksum(file: Path) -> str:
 
 def verify(folder: Path, only: str | None = None) -> list[str]:
     try:
-        manifest = json.loads((folder / "manifest.json").read_text())
-        names = [only] if only else list(manifest)
+        manifest = dict(json.loads((folder / "manifest.json").read_text()))
+        names = [only] if only else sorted({*manifest, "state.json"})
         broken = [
             name for name in names if not (folder / name).is_file() or _checksum(folder / name) != manifest.get(name)
         ]
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, TypeError):
         raise Damaged(f"the checkpoint {folder} has no readable manifest") from None
     if broken:
         _refuse_pickles(folder, broken)
@@ -139,7 +142,8 @@ def _refuse_pickles(folder: Path, names: list[str]) -> None:
 
 def looks_like_pickle(path: Path) -> bool:
     """A bare pickle (protocol 2 and later) or torch.save's zip of one."""
-    head = path.open("rb").read(8)
+    with open(path, "rb") as file:
+        head = file.read(8)
     return head[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05") or head[:4] == b"PK\x03\x04"
 
 
@@ -153,17 +157,23 @@ def read_folder(folder: Path) -> tuple[dict[str, Tensors], dict[str, Arrays], An
         if stem in ("agent", "optimisers"):
             tensors[stem] = read_tensors(folder / name)
         else:
-            arrays[stem] = load_arrays(folder / name)
+            arrays[stem] = _read(load_arrays, folder / name)
     return tensors, arrays, json.loads((folder / "state.json").read_text())
 
 
 def read_tensors(path: Path) -> Tensors:
     """Weights from a safetensors file; anything else, pickles above all, is refused unread."""
-    if looks_like_pickle(path):
-        raise UserError(f"{path} is a pickle, which can run any code: cic loads safetensors only")
+    return _read(load_tensors, path)
+
+
+def _read(load: Callable[[Path], dict[str, T]], path: Path) -> dict[str, T]:
     try:
-        return load_tensors(path)
-    except (SafetensorError, OSError) as error:
+        if looks_like_pickle(path):
+            raise UserError(f"{path} is a pickle, which can run any code: cic loads safetensors only")
+        return load(path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
+    except SafetensorError as error:
         raise UserError(f"{path} is not a readable safetensors file: {error}") from None
 
 
@@ -191,6 +201,7 @@ class LineLog:
     def __init__(self, path: Path, size: int = 0) -> None:
         self._file = open(path, "ab")  # noqa: SIM115  closed by `close`
         self._file.truncate(size)
+        self._file.seek(0, os.SEEK_END)  # truncating moves nothing, and `size` may be asked before a line is written
 
     def write(self, line: dict[str, Any]) -> None:
         self._file.write(json.dumps(line).encode() + b"\n")

@@ -29,7 +29,7 @@ from cic.settings import (
     override,
     pretrain_defaults,
 )
-from cic.storage import load_weights
+from cic.storage import Tensors, load_weights
 from cic.training import Loop
 from cic.types import Array, Spaces
 
@@ -85,10 +85,8 @@ def finetune(
     source = _source(run, at, domain, given) if run is not None else None
     config = _finetune_config(given, source, str(run))
     path = _new_folder(out, f"finetune-{config.objective}-{config.task}-s{config.seed}")
-    created = _create(path, "finetune", config)
-    if source:
-        created.save_inherited(source.agent.state_dict())
-    return _train(created, quiet)
+    weights = source.agent.state_dict() if source else None
+    return _train(_create(path, "finetune", config, weights), quiet)
 
 
 @dataclass(frozen=True)
@@ -211,8 +209,8 @@ def chosen_skill(run: Run, agent: Agent, config: FinetuneConfig[Any]) -> Array:
 # ---- making and opening ----------------------------------------------------------------------------------------
 
 
-def _create(path: Path, kind: Any, config: Any) -> Run:
-    return Run.create(path, kind, to_dict(config), __version__)
+def _create(path: Path, kind: Any, config: Any, inherited: Tensors | None = None) -> Run:
+    return Run.create(path, kind, to_dict(config), __version__, inherited)
 
 
 def _train(run: Run, quiet: bool) -> Finished:
