@@ -1,8 +1,8 @@
 """What a domain says about itself: a model, which of MuJoCo's numbers to look at, and the rewards as their functions.
 
-A domain names live views of one copy's `MjData`: those that make up the observation, and the single numbers on which
-the rewards depend. `cic.envs.vector` copies all of them, for all copies, with one call into a table with a row per
-copy. The order of calls at a reset is dm_control's, so that the numbers are too.
+A domain names views of the physics: those that make up the observation, and the single numbers on which the rewards
+depend. The source is one copy's `MjData` or a `mujoco.batch.Batch` of copies, whose arrays have one more axis in
+front, so views are taken with `[..., i]`. The order of calls at a reset is dm_control's, so that the numbers are too.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import copy
 import functools
 import importlib.util
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,6 +24,7 @@ from cic.errors import UserError
 
 Floats = npt.NDArray[np.float64]
 Views = tuple[Floats, ...]
+Squashed = tuple[tuple[Callable[[Floats, Floats], Any], Floats], ...]
 
 
 class Domain(ABC):
@@ -31,9 +33,6 @@ class Domain(ABC):
     info: ClassVar[DomainInfo]
     substeps: ClassVar[int]
     """Physics steps in one control step."""
-    squash: ClassVar[np.ufunc | None] = None
-    squash_from: ClassVar[int] = 0
-    """The observation's entries from `squash_from` on pass through `squash`."""
 
     def __init__(self, task: str | None) -> None:
         self.task = task
@@ -54,12 +53,16 @@ class Domain(ABC):
         """Compile dm_control's model."""
 
     @abstractmethod
-    def observed(self, data: Any) -> Views:
-        """Live views whose entries, in order, are the observation of one copy."""
+    def observed(self, source: Any) -> Views:
+        """Views whose entries, in order, are the observation of a copy."""
+
+    def squashed(self, obs: Floats) -> Squashed:
+        """Functions and parts of the observations (N, obs) to which they are applied, in place, at last."""
+        return ()
 
     @abstractmethod
-    def measured(self, data: Any) -> Views:
-        """Live views whose entries, in order, are the arguments of `rewards`."""
+    def measured(self, source: Any) -> Views:
+        """Views whose entries, in order, are the arguments of `rewards`."""
 
     @abstractmethod
     def rewards(self, *measured: Any) -> tuple[Any, ...]:
@@ -80,11 +83,11 @@ class Domain(ABC):
         """The index of a named body, geom, …"""
         return int(mujoco.mj_name2id(self.model, getattr(mujoco.mjtObj, f"mjOBJ_{kind.upper()}"), name))
 
-    def sensor(self, data: Any, first: str, last: str | None = None) -> Floats:
+    def sensor(self, source: Any, first: str, last: str | None = None) -> Floats:
         """A view of the readings of one sensor, or of all from `first` to `last`."""
         begin, end = self.id("sensor", first), self.id("sensor", last or first)
-        start = int(self.model.sensor_adr[begin])
-        return data.sensordata[start : int(self.model.sensor_adr[end] + self.model.sensor_dim[end])]  # type: ignore[no-any-return]
+        stop = int(self.model.sensor_adr[end] + self.model.sensor_dim[end])
+        return source.sensordata[..., int(self.model.sensor_adr[begin]) : stop]  # type: ignore[no-any-return]
 
 
 def suite_file(filename: str) -> str:

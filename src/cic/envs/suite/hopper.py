@@ -8,7 +8,7 @@ import mujoco
 import numpy as np
 
 from cic.envs.catalogue import DOMAINS
-from cic.envs.suite.domain import Domain, Views, randomise_joints, suite_file
+from cic.envs.suite.domain import Domain, Floats, Squashed, Views, randomise_joints, suite_file
 from cic.envs.suite.shaping import Number, inside, ramp, small_control
 from cic.envs.vector import SuiteEnv
 
@@ -18,19 +18,21 @@ STAND_HEIGHT, TOO_HIGH, HOP_SPEED = 0.6, 2.0, 2.0
 class Hopper(Domain):
     info = DOMAINS["hopper"]
     substeps = 4
-    squash, squash_from = np.log1p, 13  # touch
 
     @classmethod
     def build(cls) -> Any:
         return mujoco.MjModel.from_xml_path(suite_file("hopper.xml"))
 
-    def observed(self, data: Any) -> Views:
-        return data.qpos[1:], data.qvel, self.sensor(data, "touch_toe", "touch_heel")
+    def observed(self, source: Any) -> Views:
+        return source.qpos[..., 1:], source.qvel, self.sensor(source, "touch_toe", "touch_heel")
 
-    def measured(self, data: Any) -> Views:
+    def squashed(self, obs: Floats) -> Squashed:
+        return ((np.log1p, obs[:, 13:15]),)  # touch
+
+    def measured(self, source: Any) -> Views:
         torso, foot = self.id("body", "torso"), self.id("body", "foot")
-        speed = self.sensor(data, "torso_subtreelinvel")[:1]
-        return data.xipos[torso, 2:], data.xipos[foot, 2:], speed, data.ctrl
+        speed = self.sensor(source, "torso_subtreelinvel")[..., :1]
+        return source.xipos[..., torso, 2:], source.xipos[..., foot, 2:], speed, source.ctrl
 
     def rewards(
         self, torso: Number, foot: Number, speed: Number, a: Number, b: Number, c: Number, d: Number

@@ -29,11 +29,11 @@ class PointMass(Domain):
     def build(cls) -> Any:
         return mujoco.MjModel.from_xml_path(suite_file("point_mass.xml"))
 
-    def observed(self, data: Any) -> Views:
-        return data.qpos, data.qvel
+    def observed(self, source: Any) -> Views:
+        return source.qpos, source.qvel
 
-    def measured(self, data: Any) -> Views:
-        return data.qpos, data.ctrl
+    def measured(self, source: Any) -> Views:
+        return source.qpos, source.ctrl
 
     def rewards(self, x: Number, y: Number, push_x: Number, push_y: Number) -> tuple[Number, ...]:
         gentle = small_control((push_x * push_x + push_y * push_y) / 2)

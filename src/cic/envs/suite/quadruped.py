@@ -14,7 +14,7 @@ import mujoco
 import numpy as np
 
 from cic.envs.catalogue import DOMAINS
-from cic.envs.suite.domain import Domain, Views, suite_file
+from cic.envs.suite.domain import Domain, Floats, Squashed, Views, suite_file
 from cic.envs.suite.shaping import Number, ramp
 from cic.envs.vector import SuiteEnv
 
@@ -27,7 +27,6 @@ FETCH_AND_ESCAPE = ("wall_px", "wall_py", "wall_nx", "wall_ny", "terrain")  # ge
 class Quadruped(Domain):
     info = DOMAINS["quadruped"]
     substeps = 4
-    squash, squash_from = np.arcsinh, 54  # forces and torques at the toes
 
     @classmethod
     def build(cls) -> Any:
@@ -41,16 +40,20 @@ class Quadruped(Domain):
         spec.geom("floor").size = [FLOOR, FLOOR, 0.5]
         return spec.compile()
 
-    def observed(self, data: Any) -> Views:
-        hinges = data.qpos[7:], data.qvel[6:], data.act
-        upright = data.xmat[self.id("body", "torso"), 8:]
-        imu = self.sensor(data, "imu_accel", "imu_gyro")
-        force_torque = self.sensor(data, "force_toe_front_left", "torque_toe_back_left")
-        return *hinges, self.sensor(data, "velocimeter"), upright, imu, force_torque
+    def observed(self, source: Any) -> Views:
+        hinges = source.qpos[..., 7:], source.qvel[..., 6:], source.act
+        upright = source.xmat[..., self.id("body", "torso"), 8:]
+        imu = self.sensor(source, "imu_accel", "imu_gyro")
+        force_torque = self.sensor(source, "force_toe_front_left", "torque_toe_back_left")
+        return *hinges, self.sensor(source, "velocimeter"), upright, imu, force_torque
 
-    def measured(self, data: Any) -> Views:
-        upright = data.xmat[self.id("body", "torso"), 8:]
-        return upright, self.sensor(data, "velocimeter")[:1], self.sensor(data, "center_of_mass")[2:]
+    def squashed(self, obs: Floats) -> Squashed:
+        return ((np.arcsinh, obs[:, 54:78]),)  # forces and torques at the toes
+
+    def measured(self, source: Any) -> Views:
+        upright = source.xmat[..., self.id("body", "torso"), 8:]
+        speed = self.sensor(source, "velocimeter")[..., :1]
+        return upright, speed, self.sensor(source, "center_of_mass")[..., 2:]
 
     def rewards(self, upright: Number, speed: Number, mass_height: Number) -> tuple[Number, ...]:
         stand = ramp(upright, 1.0, 2.0, 0.0)

@@ -1,52 +1,35 @@
-"""From the copies' `MjData` to the arrays that `step` returns.
+"""From the table of all that a domain looks at to the arrays that `step` returns.
 
-Everything that a domain looks at goes into a table with a row per copy. With a single copy every microsecond between
-two calls into MuJoCo shows: hopper's physics takes 40 of them. Hence the rewards of one copy are computed with floats
-instead of arrays of length one, fixed views of the table are kept, and the arrays to return are cut from blocks.
+With a single copy every microsecond between two calls into MuJoCo shows: hopper's physics takes 35 of them. Hence the
+rewards of one copy are computed with floats instead of arrays of length one, fixed views of the table are kept, and
+the arrays to return are cut from blocks that are made ahead.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from cic.envs.suite.domain import Domain, Floats
-from cic.envs.suite.window import Window
 
 Array = npt.NDArray[np.float32]
 Bools = npt.NDArray[np.bool_]
 Page = tuple[Array, Array, Bools, Bools, dict[str, Array]]
 """What a step returns: observations, reward (zero), terminated and truncated (False), the rewards of all tasks."""
 
-AHEAD = 64  # steps for which arrays are made at once
+AHEAD = 64  # steps for which the arrays of one copy are made at once
 
 
-class Readout:
-    """Reads all copies of one domain. Every page is handed out once, so callers may keep it."""
-
-    def __init__(self, domain: Domain, copies: list[Any]) -> None:
-        self.windows = [Window((*domain.observed(data), *domain.measured(data))) for data in copies]
-        self.table = np.empty((len(copies), len(self.windows[0].index)))
-        self._read = (_read_one if len(copies) == 1 else _read_many)(domain, self.table)
-
-    def refresh(self) -> None:
-        """Fill the table for all copies. While stepping, the threads do this, each for its copies."""
-        for row, window in zip(self.table, self.windows, strict=True):
-            window.read(row)
-
-    def __call__(self) -> Page:
-        """Observations and the rewards of all tasks, from the table."""
-        return self._read()
+def reader(domain: Domain, table: Floats) -> Callable[[], Page]:
+    """A function that reads the table as it then is. Every page is handed out once, so callers may keep it."""
+    return (_read_one if len(table) == 1 else _read_many)(domain, table)
 
 
 def _read_one(domain: Domain, table: Floats) -> Callable[[], Page]:
-    """With one copy the rewards are computed from floats, and everything fixed is looked up here, once."""
-    obs64, measured = table[:, : domain.info.obs], table[0, domain.info.obs :]
-    squash, squashed = domain.squash, obs64[:, domain.squash_from :]
+    obs, measured = table[:, : domain.info.obs], table[0, domain.info.obs :]
     rewards = domain.rewards
     pack = struct.Struct(f"{len(domain.info.tasks)}f").pack_into
     pages: list[tuple[Page, Array]] = []
@@ -55,9 +38,7 @@ def _read_one(domain: Domain, table: Floats) -> Callable[[], Page]:
         if not pages:
             pages.extend(_blank_pages(domain, 1, AHEAD))
         page, columns = pages.pop()
-        if squash is not None:
-            squash(squashed, squashed)
-        page[0][:] = obs64
+        page[0][:] = obs
         pack(columns, 0, *rewards(*measured.tolist()))  # type: ignore[arg-type]
         return page
 
@@ -65,15 +46,11 @@ def _read_one(domain: Domain, table: Floats) -> Callable[[], Page]:
 
 
 def _read_many(domain: Domain, table: Floats) -> Callable[[], Page]:
-    """With many copies the rewards are computed from arrays."""
-    obs64, measured = table[:, : domain.info.obs], table[:, domain.info.obs :].T
-    squashed = obs64[:, domain.squash_from :]
+    obs, measured = table[:, : domain.info.obs], table[:, domain.info.obs :].T
 
     def read() -> Page:
         [(page, columns)] = _blank_pages(domain, len(table), 1)
-        if domain.squash is not None:
-            domain.squash(squashed, squashed)
-        page[0][:] = obs64
+        page[0][:] = obs
         for column, reward in zip(columns, domain.rewards(*measured), strict=True):
             column[:] = reward
         return page

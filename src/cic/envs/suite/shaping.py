@@ -6,6 +6,7 @@ however few the numbers, which would cost a third of the walker's physics. Many 
 
 from __future__ import annotations
 
+import math
 from typing import TypeVar
 
 import numpy as np
@@ -28,7 +29,8 @@ def bell(x: Number, bound: float, margin: float) -> Number:
     excess = (x - bound) / margin
     if isinstance(excess, float):
         return 1.0 if excess < 0.0 else 0.1 ** (excess * excess)
-    return 0.1 ** np.square(np.maximum(excess, 0.0))
+    # One by one: numpy's own power may round differently, and N copies must give the very bits of N single ones.
+    return np.array([1.0 if e < 0.0 else 0.1 ** (e * e) for e in excess.tolist()])
 
 
 def inside(x: Number, low: float, high: float) -> Number:
@@ -43,7 +45,7 @@ def length(*entries: Number) -> Number:
     squares = entries[0] * entries[0]
     for entry in entries[1:]:
         squares = squares + entry * entry
-    return squares**0.5  # type: ignore[no-any-return]
+    return math.sqrt(squares) if isinstance(squares, float) else np.sqrt(squares)
 
 
 def small_control(effort: Number) -> Number:

@@ -27,14 +27,19 @@ class Walker(Domain):
     def build(cls) -> Any:
         return mujoco.MjModel.from_xml_path(suite_file("walker.xml"))
 
-    def observed(self, data: Any) -> Views:
-        axes = data.xmat[1:, 0:3:2]  # (7, 2): the x and z entries of each body's x axis
-        return axes, data.xpos[self.id("body", "torso"), 2:], data.qvel
+    def observed(self, source: Any) -> Views:
+        axes = source.xmat[..., 1:, 0:3:2]  # two numbers for the orientation of each of 7 bodies in the plane
+        return axes, source.xpos[..., self.id("body", "torso"), 2:], source.qvel
 
-    def measured(self, data: Any) -> Views:
+    def measured(self, source: Any) -> Views:
         torso = self.id("body", "torso")
-        speed = self.sensor(data, "torso_subtreelinvel")[:1]
-        return data.xpos[torso, 2:], data.xmat[torso, 8:], speed, data.subtree_angmom[torso, 1:2]
+        height, upright = source.xpos[..., torso, 2:], source.xmat[..., torso, 8:]
+        return (
+            height,
+            upright,
+            self.sensor(source, "torso_subtreelinvel")[..., :1],
+            source.subtree_angmom[..., torso, 1:2],
+        )
 
     def rewards(self, height: Number, upright: Number, speed: Number, spin: Number) -> tuple[Number, ...]:
         standing = bell(-height, -STAND_HEIGHT, STAND_HEIGHT / 2)
