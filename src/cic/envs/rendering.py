@@ -1,8 +1,16 @@
-"""Pictures of the physics, through `mujoco.Renderer`. Nothing else needs OpenGL; this is imported on first use."""
+"""Pictures of the physics, through `mujoco.Renderer`, and keeping OpenGL out of everything else.
+
+Which OpenGL to use is decided when the first picture is drawn: EGL unless there is a display or `MUJOCO_GL` says
+otherwise. Without the libraries only pictures are missing.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,28 +18,22 @@ import numpy.typing as npt
 
 from cic.errors import UserError
 
-_NO_OPENGL = (
-    "rendering needs OpenGL ({error}); on Debian: apt install libegl1 libgl1, then set MUJOCO_GL=egl "
-    "(training and evaluation work without)"
-)
+_NO_OPENGL = "rendering needs OpenGL ({error}); on Debian: apt install libegl1 libgl1 (everything else works without)"
 
 
 class Renderer:
     """Draws one model's copies at one size, from the model's first camera."""
 
     def __init__(self, model: Any, width: int, height: int) -> None:
-        if not os.environ.get("DISPLAY"):
-            os.environ.setdefault("MUJOCO_GL", "egl")
-        import mujoco
-
         self.size = (width, height)
         model.vis.global_.offwidth = max(model.vis.global_.offwidth, width)
         model.vis.global_.offheight = max(model.vis.global_.offheight, height)
         self._camera = 0 if model.ncam else -1
         try:
-            self._renderer = mujoco.Renderer(model, height, width)
-        except Exception as error:  # each OpenGL platform fails with a type of its own
-            raise UserError(_NO_OPENGL.format(error=" ".join(str(error).split()) or type(error).__name__)) from error
+            self._renderer = _renderer_class()(model, height, width)
+        except Exception as error:  # every OpenGL platform fails with a type of its own
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise UserError(_NO_OPENGL.format(error=reason)) from error
 
     def picture(self, data: Any) -> npt.NDArray[np.uint8]:
         """(height, width, 3)."""
@@ -40,3 +42,39 @@ class Renderer:
 
     def close(self) -> None:
         self._renderer.close()
+
+
+def _renderer_class() -> Any:
+    """`mujoco.Renderer` on EGL where nothing else was asked for: MuJoCo chose when it was imported, without knowing."""
+    from mujoco.rendering.classic import gl_context, renderer
+
+    if _headless():
+        from mujoco.egl import GLContext
+
+        gl_context.GLContext = GLContext
+    return renderer.Renderer
+
+
+def _headless() -> bool:
+    return sys.platform == "linux" and not os.environ.get("DISPLAY") and not os.environ.get("MUJOCO_GL")
+
+
+@contextmanager
+def importing_dm_control() -> Iterator[None]:
+    """dm_control picks an OpenGL when it is imported, and fails or complains where there is none or no display."""
+    if not _headless():
+        yield
+        return
+    os.environ["MUJOCO_GL"] = "egl" if _has_egl() else "disabled"
+    try:
+        yield
+    finally:
+        del os.environ["MUJOCO_GL"]
+
+
+def _has_egl() -> bool:
+    try:
+        ctypes.CDLL("libEGL.so.1")
+    except OSError:
+        return False
+    return True

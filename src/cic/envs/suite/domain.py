@@ -37,9 +37,7 @@ class Domain(ABC):
     def __init__(self, task: str | None) -> None:
         self.task = task
         self.model = copy.copy(self.compiled())
-        # dm_control resets with actuation disabled; a second model spares toggling a flag that other threads read.
-        self.passive = copy.copy(self.model)
-        self.passive.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_ACTUATION)
+        self.passive = passive(self.model)
 
     @classmethod
     @functools.cache
@@ -88,6 +86,13 @@ class Domain(ABC):
         begin, end = self.id("sensor", first), self.id("sensor", last or first)
         stop = int(self.model.sensor_adr[end] + self.model.sensor_dim[end])
         return source.sensordata[..., int(self.model.sensor_adr[begin]) : stop]  # type: ignore[no-any-return]
+
+
+def passive(model: Any) -> Any:
+    """A copy with actuation disabled, for resets. dm_control toggles the flag, which other threads might read."""
+    model = copy.copy(model)
+    model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_ACTUATION)
+    return model
 
 
 def suite_file(filename: str) -> str:

@@ -1,0 +1,60 @@
+"""Damped least squares (Buss 2004) from a site's pose to joint positions: dm_control's iteration, step for step.
+
+The same operations in the same order, since the initial states of jaco depend on the last bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mujoco
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+TOLERANCE, ITERATIONS, TURN_WEIGHT = 1e-14, 100, 2.0
+DAMPING, DAMPED_ABOVE = 3e-2, 0.1
+LONGEST_UPDATE, HOPELESS = 2.0, 20.0  # radians; error per radian of update at which it gives up
+
+
+def reach_pose(model: Any, data: Any, site: int, position: Floats, orientation: Floats, joints: int = 6) -> bool:
+    """Move the first `joints` degrees of freedom until `site` has the pose; whether that succeeded."""
+    jacobian, error = np.empty((6, model.nv)), np.empty(6)
+    motion = np.zeros(model.nv)
+    mujoco.mj_fwdPosition(model, data)
+    for _ in range(ITERATIONS):
+        error[:3] = position - data.site_xpos[site]
+        error[3:] = _turn(data.site_xmat[site], orientation)
+        size = 0.0 + np.linalg.norm(error[:3]) + np.linalg.norm(error[3:]) * TURN_WEIGHT
+        if size < TOLERANCE:
+            return True
+        mujoco.mj_jacSite(model, data, jacobian[:3], jacobian[3:], site)
+        update = _solve(jacobian[:, :joints], error, DAMPING if size > DAMPED_ABOVE else 0.0)
+        update_size = np.linalg.norm(update)
+        if size / update_size > HOPELESS:
+            return False
+        if update_size > LONGEST_UPDATE:
+            update *= LONGEST_UPDATE / update_size
+        motion[:joints] = update
+        mujoco.mj_integratePos(model, data.qpos, motion, 1)
+        mujoco.mj_fwdPosition(model, data)
+    return False
+
+
+def _turn(matrix: Floats, orientation: Floats) -> Floats:
+    """The rotation, as axis times angle, that is left from a rotation matrix to a quaternion."""
+    quaternion, inverse, left, turn = np.empty(4), np.empty(4), np.empty(4), np.empty(3)
+    mujoco.mju_mat2Quat(quaternion, matrix)
+    mujoco.mju_negQuat(inverse, quaternion)
+    mujoco.mju_mulQuat(left, orientation, inverse)
+    mujoco.mju_quat2Vel(turn, left, 1)
+    return turn
+
+
+def _solve(jacobian: Floats, error: Floats, damping: float) -> Floats:
+    normal, right = jacobian.T.dot(jacobian), jacobian.T.dot(error)
+    if damping > 0:
+        normal += np.eye(len(normal)) * damping
+        return np.linalg.solve(normal, right)
+    return np.asarray(np.linalg.lstsq(normal, right, rcond=-1)[0])
