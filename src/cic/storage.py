@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 def write_json(path: Path, content: Any) -> None:
     """Atomically: a reader sees the old file or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.part")  # one name, so that what a killed process left is overwritten
     try:
         with open(temporary, "w") as file:
             file.write(_pretty(content))
