@@ -111,8 +111,9 @@ class Proto(Objective):
 
     def _enqueue(self, embedding: Tensor) -> None:
         """Each prototype puts one embedding of the batch in the queue, in place of the oldest."""
-        cumulative = F.softmax(self.prototypes @ embedding.T, dim=1).cumsum(dim=1)  # (K, B)
-        # The inverse of the distribution function; torch.multinomial would draw a number per (prototype, state).
+        # Softmax over the batch, drawn from by inverting its distribution function: a level between 0 and the sum needs
+        # no normalisation, and torch.multinomial would draw a number per (prototype, state).
+        cumulative = (self.prototypes @ embedding.T).exp_().cumsum(dim=1)  # (K, B); scores are cosines, exp is safe
         level = torch.rand(len(cumulative), 1, generator=self.generator, device=cumulative.device)
         drawn = torch.searchsorted(cumulative, level * cumulative[:, -1:]).squeeze(1)  # (K,)
         slots = self.cursor + torch.arange(len(drawn), device=drawn.device)
