@@ -10,8 +10,6 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from cic.errors import unknown
-
 Coverage = tuple[tuple[int, float, float], ...]
 """(observation index, low, high) of the two or three entries on which state coverage is counted."""
 
@@ -105,21 +103,11 @@ DOMAINS = {
 }
 
 
-def split_name(name: str) -> tuple[str, str | None]:
-    """`"walker-run"` or `"cic/walker-run-v0"` → `("walker", "run")`; `"walker"` → `("walker", None)`."""
-    plain = name.removeprefix("cic/").removesuffix("-v0")
-    domain, dash, task = plain.partition("-")
-    if domain not in DOMAINS:
-        raise unknown("environment", plain, [*DOMAINS, *(f"{d}-{t}" for d in DOMAINS for t in DOMAINS[d].tasks)])
-    if dash and task not in DOMAINS[domain].tasks:
-        raise unknown(f"task of {domain}", task, DOMAINS[domain].tasks)
-    return domain, task if dash else None
-
-
-def gymnasium_ids() -> list[str]:
-    """Every id that is registered with Gymnasium, the reward-free domains among them."""
-    names = [name for d in DOMAINS for name in (d, *(f"{d}-{t}" for t in DOMAINS[d].tasks))]
-    return [f"cic/{name}-v0" for name in names]
+def names() -> list[str]:
+    """Every built-in environment: each domain, reward-free, and each of its tasks."""
+    return [
+        name for domain in DOMAINS.values() for name in (domain.name, *(f"{domain.name}-{t}" for t in domain.tasks))
+    ]
 
 
 @lru_cache(maxsize=1)

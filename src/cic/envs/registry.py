@@ -1,30 +1,73 @@
-"""Names → environments."""
+"""Names → environments: the built-in ones, the user's own, and Gymnasium's."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cic.envs.catalogue import DOMAINS, split_name
-from cic.errors import UserError
+from cic.envs.catalogue import DOMAINS, names
+from cic.errors import UserError, unknown
 
 if TYPE_CHECKING:
     from cic.envs.base import VectorEnv
 
-_FACTORIES: dict[str, Callable[[], Any]] = {}
+GYMNASIUM = "gymnasium:"
+_OWN: dict[str, Callable[[], Any]] = {}
 
 
 def make(name: str, num_envs: int = 1, seed: int = 0, threads: int | None = None) -> VectorEnv:
-    """`num_envs` copies of an environment, copy i seeded with `seed + i`, on `threads` threads (default: all cores)."""
+    """`num_envs` copies of an environment, copy i seeded with `seed + i`, on `threads` threads (default: all cores).
+
+    `name` is a domain (`"walker"`, reward-free), a task (`"walker-run"`), a name given to `register_env`, or
+    `"gymnasium:"` with an id of Gymnasium's.
+    """
+    if name in _OWN:
+        return _foreign(name, _OWN[name], num_envs, seed)
+    if name.startswith(GYMNASIUM):
+        return _foreign(name, partial(_gymnasium_make, name.removeprefix(GYMNASIUM)), num_envs, seed)
     domain, task = split_name(name)
-    module = importlib.import_module(DOMAINS[domain].module)
-    env: VectorEnv = module.create(name.removeprefix("cic/").removesuffix("-v0"), task, num_envs, seed, threads)
+    create = importlib.import_module(DOMAINS[domain].module).create
+    env: VectorEnv = create(f"{domain}-{task}" if task else domain, task, num_envs, seed, threads)
     return env
 
 
 def register_env(name: str, factory: Callable[[], Any]) -> None:
-    """Make `cic.envs.make(name)` build the user's own environment: `factory` takes nothing, gives a `gymnasium.Env`."""
+    """Make `cic.envs.make(name)` build the user's own environment.
+
+    `factory` takes no arguments and returns a new `gymnasium.Env` or `dm_env.Environment`; it is called once per copy.
+    """
+    if not isinstance(name, str) or not name or name.startswith(GYMNASIUM) or name in names():
+        raise UserError(f"{name!r} cannot be the name of your own environment: it is empty or means another one")
     if not callable(factory):
         raise UserError(f'register_env("{name}", …) needs a function without arguments that makes the environment')
-    _FACTORIES[name] = factory
+    _OWN[name] = factory
+
+
+def split_name(name: str) -> tuple[str, str | None]:
+    """`"walker-run"` or `"cic/walker-run-v0"` → `("walker", "run")`; `"walker"` → `("walker", None)`.
+
+    The user's own and Gymnasium's environments are each a domain of their own, without named tasks.
+    """
+    if name in _OWN or name.startswith(GYMNASIUM):
+        return name, None
+    plain = name.removeprefix("cic/").removesuffix("-v0")
+    domain, dash, task = plain.partition("-")
+    if domain not in DOMAINS:
+        raise unknown("environment", plain, [*names(), *_OWN])
+    if dash and task not in DOMAINS[domain].tasks:
+        raise unknown(f"task of {domain}", task, DOMAINS[domain].tasks)
+    return domain, task if dash else None
+
+
+def _foreign(name: str, factory: Callable[[], Any], num_envs: int, seed: int) -> VectorEnv:
+    from cic.envs.gym import GymEnv
+
+    return GymEnv(name, factory, num_envs, seed)
+
+
+def _gymnasium_make(name: str) -> Any:
+    import gymnasium
+
+    return gymnasium.make(name, disable_env_checker=True)

@@ -43,6 +43,12 @@ class Renderer:
     def close(self) -> None:
         self._renderer.close()
 
+    def __enter__(self) -> Renderer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
 
 def _renderer_class() -> Any:
     """`mujoco.Renderer` on EGL where nothing else was asked for: MuJoCo chose when it was imported, without knowing."""

@@ -1,0 +1,183 @@
+"""Any Gymnasium environment with bounded Box actions, N copies one after the other.
+
+Box observations, and Dicts and Tuples of them, are flattened to float32; actions in [-1, 1] are stretched to the
+environment's own range; `terminated` and `truncated` are passed on as they are. What the environment returns is
+checked at every step, since a NaN or a changed shape otherwise surfaces far from its cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium.spaces import Box, Dict, Tuple
+
+from cic.envs import foreign_state
+from cic.envs.base import Array, State, Step, VectorEnv
+from cic.errors import UserError
+
+
+class GymEnv(VectorEnv):
+    """Copies of the user's environment. Its reward has no name here: `tasks` is empty and `task` None."""
+
+    def __init__(self, name: str, factory: Callable[[], Any], num_envs: int, seed: int) -> None:
+        first = _build(name, factory)
+        leaves = _leaves(name, first.observation_space)
+        actions = _action_box(name, first.action_space)
+        self._low, self._high = actions.low, actions.high
+        super().__init__(
+            name,
+            sum(int(np.prod(leaf.shape)) for leaf in leaves),
+            int(np.prod(actions.shape)),
+            num_envs,
+            *_bounds(leaves),
+        )
+        self._envs = [first, *(_build(name, factory) for _ in range(self.num_envs - 1))]
+        self.domain, self.task, self.tasks, self.coverage = name, None, (), None
+        self.episode_length = None if first.spec is None else first.spec.max_episode_steps
+        self.exact_state = foreign_state.is_exact(first)
+        self._pending: list[int | None] = list(self._seeds(seed))  # the seeds of the next resets
+        self._obs = np.zeros((self.num_envs, self.single_observation_space.shape[0]), np.float32)  # type: ignore[index]
+        self._renderer: Any = None
+
+    def step(self, actions: Array) -> Step:
+        actions = self._check_actions(actions)
+        self._check_finite(actions)
+        reward = np.zeros(self.num_envs, np.float32)
+        terminated, truncated = np.zeros((2, self.num_envs), np.bool_)
+        for i, (env, action) in enumerate(zip(self._envs, actions, strict=True)):
+            obs, reward[i], terminated[i], truncated[i], _ = env.step(self._stretch(action))
+            self._steps[i] += 1
+            self._obs[i] = self._flatten(i, obs)
+        if not np.isfinite(reward).all():
+            raise UserError(f"{self.name}: the reward of copy {int(np.argmin(np.isfinite(reward)))} is not finite")
+        self._over = terminated | truncated
+        self._resume()
+        return self._obs.copy(), reward, terminated, truncated, {}
+
+    def _stretch(self, action: Array) -> npt.NDArray[Any]:
+        share = (np.clip(action, -1.0, 1.0).reshape(self._low.shape) + 1.0) / 2.0
+        return (self._low + share * (self._high - self._low)).astype(self._low.dtype)
+
+    def _flatten(self, index: int, obs: Any) -> Array:
+        flat: list[Array] = []
+        _collect(
+            self._envs[index].observation_space, obs, flat, f"{self.name}: copy {index}, step {self._steps[index]}"
+        )
+        row = np.concatenate(flat)
+        if not np.isfinite(row).all():
+            raise UserError(f"{self.name}: the observation of copy {index} is not finite at step {self._steps[index]}")
+        return row
+
+    def _reseed(self, index: int, seed: int) -> None:
+        self._pending[index] = seed
+
+    def _begin(self, index: int) -> None:
+        seed, self._pending[index] = self._pending[index], None
+        self._steps[index] = 0
+        obs, _ = self._envs[index].reset(seed=seed)
+        self._obs[index] = self._flatten(index, obs)
+
+    def _observe(self) -> Array:
+        return self._obs.copy()
+
+    def get_state(self) -> State:
+        state: State = {
+            "steps": self._steps.copy(),
+            "over": self._over.astype(np.int64),
+            "obs": self._obs.copy(),
+            "pending": np.array([-1 if seed is None else seed for seed in self._pending], np.int64),
+        }
+        for i, env in enumerate(self._envs):
+            state.update({f"copy{i}/{key}": value for key, value in foreign_state.save(env).items()})
+        return state
+
+    def set_state(self, state: State) -> None:
+        """Continue bit for bit if `exact_state`. Otherwise running episodes start anew, with their saved generators."""
+        self._check_open()
+        self._check_state(state, {"steps": self._steps, "over": self._over, "obs": self._obs})
+        self._pending = [None if seed < 0 else int(seed) for seed in state["pending"]]
+        self._steps[:], self._obs[:] = state["steps"], state["obs"]
+        self._over = state["over"].astype(np.bool_)
+        for i, env in enumerate(self._envs):
+            prefix = f"copy{i}/"
+            mine = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
+            foreign_state.load(env, mine)
+            if not self.exact_state and not self._over[i]:
+                self._begin(i)
+        self._resume()
+
+    def render(self, index: int = 0, width: int = 320, height: int = 240) -> npt.NDArray[np.uint8]:  # type: ignore[override]
+        self._check_open()
+        physics = foreign_state.mujoco_physics(self._envs[index])
+        if physics is not None:
+            from cic.envs.rendering import Renderer
+
+            with Renderer(physics[0], width, height) as renderer:
+                return renderer.picture(physics[1])
+        picture = self._envs[index].render() if self._envs[index].render_mode == "rgb_array" else None
+        if picture is None:
+            raise UserError(f'{self.name}: make it with render_mode="rgb_array" to get pictures')
+        return np.asarray(picture, np.uint8)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        for env in self._envs:
+            env.close()
+
+
+def _build(name: str, factory: Callable[[], Any]) -> gymnasium.Env[Any, Any]:
+    try:
+        env = factory()
+    except Exception as error:
+        raise UserError(f'making "{name}" failed with {type(error).__name__}: {error}') from error
+    if not isinstance(env, gymnasium.Env) and hasattr(env, "action_spec") and hasattr(env, "observation_spec"):
+        from cic.envs.dm_env import DmEnv
+
+        env = DmEnv(env)
+    if not isinstance(env, gymnasium.Env):
+        raise UserError(f'the factory of "{name}" must return a gymnasium.Env or a dm_env.Environment, not {type(env)}')
+    return env
+
+
+def _leaves(name: str, space: Any) -> list[Box]:
+    """The Boxes of an observation space, in the order of its entries."""
+    if isinstance(space, Box):
+        return [space]
+    if isinstance(space, (Dict, Tuple)):
+        parts = space.spaces.values() if isinstance(space, Dict) else space.spaces
+        return [leaf for part in parts for leaf in _leaves(name, part)]
+    raise UserError(f"{name}: observations must be Box, or Dict or Tuple of Box, not {type(space).__name__}")
+
+
+def _bounds(leaves: list[Box]) -> tuple[Array, Array]:
+    low = np.concatenate([leaf.low.ravel() for leaf in leaves])
+    high = np.concatenate([leaf.high.ravel() for leaf in leaves])
+    return low.astype(np.float32), high.astype(np.float32)
+
+
+def _collect(space: Any, obs: Any, flat: list[Array], where: str) -> None:
+    """Append the leaves of `obs` as float32 vectors."""
+    if isinstance(space, Box):
+        array = np.asarray(obs, np.float32)
+        if array.shape != space.shape:
+            raise UserError(f"{where}: an observation of shape {array.shape} where the space says {space.shape}")
+        flat.append(array.ravel())
+        return
+    parts = space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces)
+    for key, part in parts:
+        try:
+            entry = obs[key]
+        except (KeyError, IndexError, TypeError):
+            raise UserError(f"{where}: the observation lacks the entry {key!r} of its space") from None
+        _collect(part, entry, flat, where)
+
+
+def _action_box(name: str, space: Any) -> Box:
+    if not isinstance(space, Box):
+        raise UserError(f"{name}: actions must be a Box (continuous), not {type(space).__name__}")
+    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+        raise UserError(f"{name}: the action space must be bounded, so that [-1, 1] can be stretched to it")
+    return space
