@@ -131,15 +131,16 @@ class Agent(nn.Module):
 
     # ---- learning ----------------------------------------------------------------------------------------------
 
-    def update(self, batch: Batch) -> Metrics:
-        """One gradient step of everything. The metrics are tensors; reading them is what waits."""
+    def update(self, batch: Batch, *, actor: bool = True) -> Metrics:
+        """One gradient step of everything, or of all but the actor. Metrics are tensors: reading them is what waits."""
         metrics: Metrics = {}
         if self.learn_objective:
             metrics |= self._update_objective(batch)
             batch = batch._replace(reward=self.objective.reward(batch))
         obs = self.objective.policy_input(batch.obs, batch.skill)
         metrics |= self._update_critic(obs, batch)
-        metrics |= self._update_actor(obs, batch.skill)
+        if actor:
+            metrics |= self._update_actor(obs, batch.skill)
         self._update_target()
         metrics["reward/intrinsic" if self.learn_objective else "reward/task"] = batch.reward.mean()
         return metrics

@@ -37,8 +37,9 @@ class Pretraining(Loop):
     def uniform(self) -> bool:
         return self.step < self.config.warmup
 
-    def observe(self, reward: Array, done: npt.NDArray[np.bool_]) -> None:
+    def observe(self, reward: Array, done: npt.NDArray[np.bool_]) -> bool:
         self._skills.advance(done)
+        return False
 
     def measure(self) -> dict[str, float]:
         if self.step > self._counted:
@@ -87,14 +88,17 @@ class Finetuning(Loop):
     def uniform(self) -> bool:
         return self.step < self.config.warmup and self.search.method == "fixed"
 
-    def observe(self, reward: Array, done: npt.NDArray[np.bool_]) -> None:
+    def observe(self, reward: Array, done: npt.NDArray[np.bool_]) -> bool:
         if not self.search.searching:
-            return
+            return False
+        tried = len(self.search.trials)
         self.search.observe(reward)
         if self.step + self.config.num_envs >= self.config.warmup and self.search.searching:
             self.search.conclude(self._inferred())
         if not self.search.searching:
             self.run.write_trials(self.search.table())
+        changed = len(self.search.trials) > tried or not self.search.searching
+        return changed and self.config.selection.trial_resets
 
     def _inferred(self) -> Array | None:
         """A regressed skill, for the method that can."""

@@ -30,6 +30,8 @@ class SelectionConfig:
     can (APS), random on a sphere. `fixed` tries none and starts with uniform actions, as the released code does."""
     trial_steps: int = 100
     """Steps that each candidate gets (grid, random, cem, cma)."""
+    trial_resets: bool = False
+    """Start each candidate in a new episode, so that none profits from where the one before it stopped."""
     value: float = 0.5
     """The constant of every coordinate for `fixed`."""
 

@@ -35,6 +35,8 @@ class LoopConfig:
     """Steps before the first update: uniform actions, or the search for a skill."""
     update_every: int = 2
     """Environment steps per update."""
+    critic_updates: int = 0
+    """First updates that leave the actor alone: in finetuning, a fresh critic learns before it moves the policy."""
     num_envs: int = 1
     """Copies of the environment, stepped together."""
     replay: int = 1_000_000

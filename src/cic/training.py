@@ -77,8 +77,9 @@ class Loop:
         """Are actions drawn uniformly at this step?"""
         raise NotImplementedError
 
-    def observe(self, reward: Array, done: npt.NDArray[np.bool_]) -> None:
-        """After each step."""
+    def observe(self, reward: Array, done: npt.NDArray[np.bool_]) -> bool:
+        """After each step; True asks for new episodes in all copies."""
+        raise NotImplementedError
 
     def measure(self) -> dict[str, float]:
         """Numbers for a log line."""
@@ -156,8 +157,8 @@ class Loop:
     def _update(self, count: int) -> tuple[Metrics, Batch]:
         for _ in range(count):
             batch = self._to_device(self.replay.sample(self.config.agent.batch, self.rng))
-            metrics = self.agent.update(batch)
-        self.updates += count
+            metrics = self.agent.update(batch, actor=self.updates >= self.config.critic_updates)
+            self.updates += 1
         return metrics, batch
 
     def _to_device(self, batch: Batch) -> Batch:
@@ -172,13 +173,13 @@ class Loop:
         rewards = info.get("rewards", {})
         self.running_return += [rewards.get(task, reward) for task in self.tasks]
         self.obs = obs
-        if done.any():
-            self.replay.finish(obs, done)
-            self.finished_return += self.running_return[:, done].sum(axis=1)
-            self.finished_count += int(done.sum())
-            self.running_return[:, done] = 0
-            self.obs, _ = self.env.reset(options={"reset_mask": done})
-        self.observe(reward, done)
+        self.finished_return += self.running_return[:, done].sum(axis=1)
+        self.finished_count += int(done.sum())
+        over = done | self.observe(reward, done)
+        if over.any():
+            self.replay.finish(obs, over)
+            self.running_return[:, over] = 0
+            self.obs, _ = self.env.reset(options={"reset_mask": over})
         self.step += self.config.num_envs
 
     def crossed(self, every: int) -> bool:

@@ -136,7 +136,8 @@ def _load_plugins() -> None:
             try:
                 register(entry.name)(entry.load())
             except Exception as error:
-                raise UserError(f'the installed objective "{entry.name}" ({entry.value}) fails to load: {error}') from error
+                message = f'the installed objective "{entry.name}" ({entry.value}) fails to load: {error}'
+                raise UserError(message) from error
 
 
 def objectives() -> Iterator[tuple[str, type[Objective]]]:
