@@ -202,6 +202,15 @@ def test_damaged_weights_are_passed_over_with_a_warning(run: Run) -> None:
         run.weights(200)
 
 
+def test_weights_that_are_a_pickle_are_refused_not_passed_over(run: Run) -> None:
+    save(run, 100)
+    save(run, 200)
+    torch.save({"w": torch.zeros(2)}, run.checkpoints()[-1] / "agent.safetensors")
+    for ask in (run.weights, run.load_checkpoint):
+        with pytest.raises(UserError, match="pickle"):
+            ask()
+
+
 def test_a_milestone_stands_in_for_a_damaged_checkpoint_of_its_step(run: Run) -> None:
     save(run, 100)
     run.save_milestone(200, {"w": torch.full((2,), 200.0)})

@@ -122,7 +122,10 @@ class Run:
         write_folder(self.path / "milestones" / f"{step:09d}", {"agent": weights}, {}, {"step": step})
 
     def inherited(self) -> Tensors:
-        return _weights(self.path / "inherited")
+        try:
+            return _weights(self.path / "inherited")
+        except Damaged as error:
+            raise UserError(f"{error}: start the finetuning anew") from None
 
     def load_checkpoint(self) -> tuple[dict[str, Tensors], dict[str, Arrays], Any] | None:
         """The newest checkpoint that is intact, with a warning for each that is not; None if there never was one."""
@@ -160,9 +163,9 @@ class Run:
         for folder in wanted:
             try:
                 return _weights(folder), int(folder.name)
-            except UserError as error:
+            except Damaged as error:
                 if folder == wanted[-1]:
-                    raise
+                    raise UserError(str(error)) from None
                 warnings.warn(f"{error}; using the weights before it", stacklevel=2)
         raise AssertionError
 
@@ -171,10 +174,7 @@ class Run:
 
 
 def _weights(folder: Path) -> Tensors:
-    try:
-        verify(folder, only="agent.safetensors")
-    except Damaged as error:
-        raise UserError(str(error)) from None
+    verify(folder, only="agent.safetensors")
     return read_tensors(folder / "agent.safetensors")
 
 
