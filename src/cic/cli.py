@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
+import io
 import json
 import sys
 import warnings
@@ -49,6 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise unknown("command", args[0], COMMANDS)
         command: Callable[[list[str]], None] = globals()[f"_{args[0]}"]
         command(args[1:])
+    except SystemExit as stop:  # --help of a command
+        return int(stop.code or 0)
     except UserError as error:
         print(f"cic: {error}", file=sys.stderr)
         return 2
@@ -85,14 +89,31 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 def _parse(cls: Any, args: list[str], command: str, default: Any = None, description: str | None = None) -> Any:
     import tyro
 
-    return tyro.cli(
-        cls,
-        args=args,
-        default=default,
-        prog=f"cic {command}",
-        description=description or COMMANDS[command],
-        config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
-    )
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.cli(
+                cls,
+                args=args,
+                default=default,
+                prog=f"cic {command}",
+                description=description or COMMANDS[command],
+                config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
+            )
+    except SystemExit as stop:
+        if not stop.code:  # --help
+            raise
+        raise UserError(_sentence(said.getvalue(), command)) from None
+
+
+def _sentence(box: str, command: str) -> str:
+    """What the parser says in a box, in one sentence: its first paragraph, and the flag that it suggests."""
+    lines = [line.strip("│ ") for line in box.splitlines() if line.startswith("│")]
+    text = "\n".join("" if set(line) <= {"─"} else line for line in lines)
+    first, *rest = [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
+    near = [paragraph.split()[3] for paragraph in rest if paragraph.startswith("Perhaps you meant:")]
+    hint = f"did you mean {near[0]}?" if near else f"see `cic {command} --help`"
+    return f"{first[:1].lower()}{first[1:].rstrip('.')}; {hint}"
 
 
 def _peek(args: list[str], flag: str) -> str | None:
