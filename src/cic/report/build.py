@@ -49,7 +49,7 @@ class _Builder:
 
     def plot(self, section: str, plot: Plot | None) -> None:
         if plot is not None:
-            self.figures += figures.save(plot, self.out / "figures")
+            self.figures += figures.save(plot, self.out / "figures", self.options.figures)
             self.html(section, figure_html(plot, figures.svgs(plot), list(self.study.styles), HEADINGS[section]))
 
     def table(self, section: str, table: Table) -> None:

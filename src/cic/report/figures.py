@@ -6,7 +6,7 @@ Panels that stand alone on the page stack on a phone, where a grid would shrink 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,15 +45,18 @@ class Plot:
     """The legend shows markers without lines."""
 
 
-def save(plot: Plot, folder: Path) -> list[Path]:
+def save(plot: Plot, folder: Path, endings: Sequence[str]) -> list[Path]:
     """The grid, at paper quality."""
+    paths = [folder / f"{plot.name}.{ending}" for ending in endings]
+    if not paths:
+        return []
     folder.mkdir(parents=True, exist_ok=True)
     with _settings():
         figure = _grid(plot)
-        paths = [folder / f"{plot.name}.{ending}" for ending in ("png", "pdf")]
-        figure.savefig(paths[0])
-        figure.set_layout_engine("none")  # the layout stays as it came out: finding it takes longer than drawing
-        figure.savefig(paths[1], metadata={"CreationDate": None})  # the same runs give the same file
+        for path in paths:
+            stamp = {"CreationDate": None} if path.suffix == ".pdf" else None  # the same runs give the same file
+            figure.savefig(path, metadata=stamp)
+            figure.set_layout_engine("none")  # the layout stays as it came out: finding it takes longer than drawing
     return paths
 
 

@@ -107,13 +107,15 @@ def settings(run: Run) -> dict[str, Any]:
 def differences(runs: Sequence[Run]) -> list[str]:
     """Keys that keep runs of a method apart: budgets that differ at all, settings that differ within one task.
 
-    A setting may depend on the domain without harm; a budget may not."""
+    A setting may depend on the domain without harm; a budget may not. A setting that only some configs have differs."""
     values: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for run in runs:
+    configs = [settings(run) for run in runs]
+    known = {key for config in configs for key in config}
+    for run, config in zip(runs, configs, strict=True):
         for key in BUDGETS:
             values[key, ""].add(json.dumps(run.config.get(key)))
-        for key, value in settings(run).items():
-            values[key, run.task or run.domain].add(json.dumps(value))
+        for key in known:
+            values[key, run.task or run.domain].add(json.dumps(config.get(key)))
     keys = {key for (key, _), found in values.items() if len(found) > 1}
     return sorted(keys, key=_importance)
 

@@ -30,6 +30,8 @@ class ReportOptions:
     """Coverage of the intervals."""
     seed: int = 0
     """Seed of the resampling."""
+    figures: tuple[Literal["png", "pdf"], ...] = ("png", "pdf")
+    """Files to write of each figure, beside the one in the page."""
     media: float = 20.0
     """Megabytes of pictures and videos to embed in the page at most."""
     watch: bool = False

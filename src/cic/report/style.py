@@ -119,8 +119,7 @@ FIGURE: dict[str, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 8,
-    "axes.titlesize": 7.5,
-    "axes.titleweight": "bold",
+    "axes.titlesize": 8,  # not bold: a second font would double the time that a PDF takes
     "axes.labelsize": 8,
     "xtick.labelsize": 7.5,
     "ytick.labelsize": 7.5,

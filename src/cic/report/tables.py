@@ -148,7 +148,9 @@ def latex(text: str) -> str:
 
 def number(value: float, digits: int = 2) -> str:
     """A minus sign instead of a hyphen; "–" for what is not there."""
-    return "–" if not math.isfinite(value) else f"{value:.{digits}f}".replace("-", "−")
+    if not math.isfinite(value):
+        return "–"
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")  # + 0.0 turns −0 into 0
 
 
 def _absent(value: Any) -> bool:

@@ -1,0 +1,175 @@
+"""Whatever is wrong with some runs, the others still get their report, and the reader is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pages
+import pytest
+from make_runs import finetune, pretrain, write_json
+
+from cic.errors import UserError
+from cic.report import ReportOptions, ReportResult, build, report
+
+FAST = ReportOptions(reps=20, figures=())
+
+
+def make(folder: Path, options: ReportOptions = FAST) -> tuple[ReportResult, dict[str, dict[str, str]], str]:
+    """The report, its aggregate table by method, and all notices as the page shows them."""
+    result = report([folder], folder.parent / "out", options)
+    root = pages.parse(result.page)
+    assert pages.problems(root) == []
+    shown = " ".join("".join(node.itertext()) for node in root.findall(".//section[@class='notices']//li"))
+    for notice in result.notices:
+        assert notice.rstrip(".") in shown
+        assert "could not be made" not in notice
+    rows = pages.table(root, "aggregate") if root.find(".//table[@id='table-aggregate']") is not None else []
+    return result, {row["Method"]: row for row in rows}, shown
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """Two good runs of two methods, beside which bad ones are put."""
+    for method in ("cic", "aps"):
+        for seed in range(2):
+            finetune(tmp_path / "runs", method=method, seed=seed, score=398.0)
+    return tmp_path / "runs"
+
+
+def test_an_empty_folder_alone_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no run folder"):
+        report([tmp_path], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_empty_folder_among_others(runs: Path) -> None:
+    empty = runs.parent / "empty"
+    empty.mkdir()
+    result = report([runs, empty], runs.parent / "out", FAST)
+    assert result.runs == 4
+    assert any("empty holds no run folder" in notice for notice in result.notices)
+
+
+@pytest.mark.parametrize("state", ["running", "failed", "interrupted"])
+def test_unfinished_runs_are_in_the_curves_not_in_the_scores(runs: Path, state: str) -> None:
+    finetune(runs, seed=7, score=10_000.0, state=state)
+    pretrain(runs, seed=7, state=state)
+    result, rows, shown = make(runs)
+    assert rows["CIC"]["Mean ↑"].startswith("0.50")
+    assert rows["CIC"]["Runs"] == "2"
+    assert "walker-run-cic-7" in shown
+    assert result.running == (2 if state == "running" else 0)
+
+
+def test_a_run_that_has_only_started(runs: Path) -> None:
+    folder = finetune(runs, seed=7, state="running")
+    (folder / "metrics.jsonl").unlink()
+    (folder / "trials.json").unlink()
+    (pretrain(runs, seed=7, state="running") / "metrics.jsonl").write_text("")
+    _, rows, _ = make(runs)
+    assert rows["CIC"]["Runs"] == "2"
+
+
+def test_only_unfinished_runs(tmp_path: Path) -> None:
+    finetune(tmp_path / "runs", state="running")
+    result, rows, _ = make(tmp_path / "runs")
+    assert rows == {}
+    assert result.running == 1
+
+
+def test_nan_returns_are_left_out_and_said(runs: Path) -> None:
+    finetune(runs, seed=7, score=float("nan"))
+    _, rows, shown = make(runs)
+    assert rows["CIC"]["Mean ↑"].startswith("0.50")
+    assert "walker-run-cic-7" in shown
+    assert "flatters CIC" in shown
+
+
+def test_nan_everywhere(tmp_path: Path) -> None:
+    folder = finetune(tmp_path / "runs", score=float("nan"))
+    lines = [json.dumps({"step": step, "eval/return": float("nan")}) for step in range(1, 5)]
+    (folder / "metrics.jsonl").write_text("\n".join(lines))
+    write_json(folder / "trials.json", {"chosen": 0, "trials": [{"skill": [float("nan")], "return": float("nan")}]})
+    make(tmp_path / "runs")
+
+
+def test_mixed_scales_get_their_own_rows_with_the_reason(runs: Path) -> None:
+    for seed in range(2):
+        finetune(runs, seed=seed, name=f"big-{seed}", scale="paper", score=796.0)
+    _, rows, shown = make(runs)
+    assert rows["CIC (laptop scale)"]["Mean ↑"].startswith("0.50")
+    assert rows["CIC (paper scale)"]["Mean ↑"].startswith("1.00")
+    assert "differ in scale" in shown
+    assert "--mix averages them" in shown
+    _, rows, shown = make(runs, ReportOptions(reps=20, figures=(), mix=True))
+    assert rows["CIC"]["Mean ↑"].startswith("0.75")
+    assert "as --mix asks" in shown
+
+
+def test_mixed_budgets_get_their_own_rows(runs: Path) -> None:
+    finetune(runs, seed=5, steps=50_000)
+    _, rows, _ = make(runs)
+    assert {"CIC (50k steps)", "CIC (100k steps)"} <= set(rows)
+
+
+def test_unknown_tasks_are_shown_raw(runs: Path) -> None:
+    for method in ("cic", "aps"):
+        for seed in range(2):
+            finetune(runs, "my_robot-dance", method, seed, 12.0)
+    result, rows, shown = make(runs)
+    assert rows["CIC"]["Runs"] == "2"
+    assert "no expert score is known for my_robot-dance" in shown
+    raw = pages.table(pages.parse(result.page), "raw_scores")
+    assert raw[-1] | {"Domain": "My robot", "Task": "Dance", "Expert": "–", "CIC": "12 ± 0"} == raw[-1]
+
+
+def test_the_same_seed_twice_is_said_and_counts_once(runs: Path) -> None:
+    finetune(runs, seed=0, name="copy", score=0.0)
+    _, rows, shown = make(runs)
+    assert rows["CIC"]["Runs"] == "2"
+    assert "same seed" in shown
+    assert "copy" in shown
+
+
+@pytest.mark.parametrize("file", ["config.json", "status.json", "result.json", "metrics.jsonl", "trials.json"])
+@pytest.mark.parametrize("damage", ["cut", "folder"])
+def test_unreadable_files(runs: Path, file: str, damage: str) -> None:
+    path = finetune(runs, seed=7, score=398.0) / file
+    text = path.read_text()
+    path.unlink()
+    if damage == "cut":
+        path.write_text(text[: len(text) // 2])
+    else:
+        path.mkdir()
+    _, rows, shown = make(runs)
+    assert rows["CIC"]["Mean ↑"].startswith("0.50")
+    if file != "trials.json" and (damage, file) != ("cut", "metrics.jsonl"):  # a cut line is a run being written
+        assert "walker-run-cic-7" in shown
+
+
+def test_a_picture_that_is_none(runs: Path) -> None:
+    (finetune(runs, seed=7) / "pictures" / "a.png").mkdir(parents=True)
+    _, _, shown = make(runs)
+    assert "a.png cannot be read" in shown
+
+
+def test_odd_types_in_a_config(runs: Path) -> None:
+    folder = finetune(runs, seed=7, score=398.0)
+    document = json.loads((folder / "config.json").read_text())
+    document["config"] |= {"seed": "seven", "steps": None, "scale": 3, "agent": "none", "options": None}
+    write_json(folder / "config.json", document)
+    result, _, _ = make(runs)
+    assert result.runs == 5
+
+
+def test_a_section_that_fails_costs_that_section(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("odd data")
+
+    monkeypatch.setattr(build.curve_plots, "finetuning", fail)
+    result = report([runs], runs.parent / "out", FAST)
+    root = pages.parse(result.page)
+    assert any("learning curves could not be made (ZeroDivisionError: odd data)" in n for n in result.notices)
+    assert pages.table(root, "raw_scores")
+    assert root.find(".//figure[@id='figure-profile']") is not None

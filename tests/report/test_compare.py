@@ -1,0 +1,117 @@
+"""`cic compare`."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from make_runs import finetune, pretrain
+from rich.console import Console
+
+from cic.errors import UserError
+from cic.report import CompareOptions, compare
+
+FAST = CompareOptions(reps=300)
+
+
+def shown(a: Path, b: Path, options: CompareOptions = FAST) -> str:
+    console = Console(file=io.StringIO(), width=160)
+    console.print(compare([a], [b], options))
+    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
+def row(text: str, name: str) -> list[str]:
+    line = next(line for line in text.splitlines() if line.startswith(f"│ {name}"))
+    return [cell.strip() for cell in line.strip("│").split("│")]
+
+
+def make(folder: Path, method: str, scores: list[float], task: str = "walker-run") -> None:
+    for seed, score in enumerate(scores):
+        finetune(folder, task, method, seed, score)
+
+
+def test_difference_and_probability(tmp_path: Path) -> None:
+    ours, theirs = [400.0, 420.0, 440.0, 460.0], [300.0, 430.0]
+    make(tmp_path / "a", "cic", ours)
+    make(tmp_path / "b", "aps", theirs)
+    text = shown(tmp_path / "a", tmp_path / "b")
+    cells = row(text, "walker-run")
+    assert cells[1] == "430 ± 13 (4)"
+    assert cells[2] == "365 ± 65 (2)"
+    assert cells[3].startswith("+65 [")
+    low, high = (float(part.replace("−", "-")) for part in cells[3].split("[")[1].rstrip("]").split(", "))
+    assert low < 65 < high
+    wins = np.mean([[x > y for y in theirs] for x in ours])
+    assert cells[4].startswith(f"{wins:.2f} [")
+    assert row(text, "Mean, normalised")[3].startswith(f"+{65 / 796:.2f} [")
+    assert row(text, "Optimality gap")[3].startswith(f"−{65 / 796:.2f} [")
+
+
+def test_tasks_of_one_side_are_left_out_and_said(tmp_path: Path) -> None:
+    make(tmp_path / "a", "cic", [1.0, 2.0])
+    make(tmp_path / "a", "cic", [1.0, 2.0], "walker-flip")
+    make(tmp_path / "b", "aps", [1.0, 2.0])
+    text = shown(tmp_path / "a", tmp_path / "b")
+    assert "left out: walker-flip" in text
+
+
+def test_a_task_without_expert_is_compared_raw(tmp_path: Path) -> None:
+    make(tmp_path / "a", "cic", [1.0, 2.0], "mine-hop")
+    make(tmp_path / "b", "aps", [3.0, 4.0], "mine-hop")
+    text = shown(tmp_path / "a", tmp_path / "b")
+    assert row(text, "mine-hop")[3].startswith("−2.00 [")
+    assert "normalised" not in text
+
+
+def test_the_same_method_twice_is_told_apart(tmp_path: Path) -> None:
+    for side, reward in (("a", "entropy"), ("b", "similarity")):
+        finetune(tmp_path / side, seed=0, options={"reward": reward})
+    text = shown(tmp_path / "a", tmp_path / "b")
+    assert "CIC (A) against CIC (B)" in text
+
+
+def test_other_budgets_are_said(tmp_path: Path) -> None:
+    finetune(tmp_path / "a", scale="paper")
+    finetune(tmp_path / "b", method="aps")
+    assert "differ in scale" in shown(tmp_path / "a", tmp_path / "b")
+
+
+def test_a_group_of_several_methods_is_refused_unless_asked(tmp_path: Path) -> None:
+    make(tmp_path / "a", "cic", [1.0])
+    make(tmp_path / "a", "icm", [1.0])
+    make(tmp_path / "b", "aps", [1.0])
+    with pytest.raises(UserError, match=r"ICM.*--mix"):
+        shown(tmp_path / "a", tmp_path / "b")
+    assert "as --mix asks" in shown(tmp_path / "a", tmp_path / "b", CompareOptions(reps=50, mix=True))
+
+
+def test_a_group_of_several_budgets_is_refused(tmp_path: Path) -> None:
+    finetune(tmp_path / "a", seed=0)
+    finetune(tmp_path / "a", seed=1, steps=50_000)
+    make(tmp_path / "b", "aps", [1.0])
+    with pytest.raises(UserError, match="50k steps"):
+        shown(tmp_path / "a", tmp_path / "b")
+
+
+@pytest.mark.parametrize("state", ["running", "failed"])
+def test_nothing_finished_is_said(tmp_path: Path, state: str) -> None:
+    finetune(tmp_path / "a", state=state)
+    pretrain(tmp_path / "a")
+    make(tmp_path / "b", "aps", [1.0])
+    with pytest.raises(UserError, match="no finished finetuning run"):
+        shown(tmp_path / "a", tmp_path / "b")
+
+
+def test_a_run_is_not_compared_with_itself(tmp_path: Path) -> None:
+    make(tmp_path / "a", "cic", [1.0])
+    with pytest.raises(UserError, match="both groups"):
+        shown(tmp_path / "a", tmp_path / "a")
+
+
+def test_no_common_task_is_said(tmp_path: Path) -> None:
+    make(tmp_path / "a", "cic", [1.0])
+    make(tmp_path / "b", "aps", [1.0], "walker-flip")
+    with pytest.raises(UserError, match="no task is common"):
+        shown(tmp_path / "a", tmp_path / "b")

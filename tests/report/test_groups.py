@@ -1,0 +1,142 @@
+"""Which runs may be averaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from make_runs import finetune, pretrain
+
+from cic import records
+from cic.report import groups, notices
+
+
+def grouped(folder: Path, mix: bool = False, split: tuple[str, ...] = ()) -> tuple[dict[str, int], list[str]]:
+    said: list[str] = []
+    runs = notices.without_twins(records.read([folder])[0], said)
+    study = groups.study(runs, mix, split, said)
+    notices.same_seeds(study.groups, said)
+    notices.states(runs, said)
+    notices.budgets(study.finetune, said)
+    return {group.label: len(group.runs) for group in study.finetune}, said
+
+
+def test_seeds_and_tasks_are_one_row_in_the_papers_order(tmp_path: Path) -> None:
+    for method in ("zzz", "aps", "cic", "ddpg", "aaa"):
+        for seed in range(2):
+            finetune(tmp_path, "walker-run", method, seed)
+            finetune(tmp_path, "walker-flip", method, seed)
+    rows, said = grouped(tmp_path)
+    assert list(rows) == ["DDPG", "CIC", "APS", "aaa", "zzz"]
+    assert set(rows.values()) == {4}
+    assert said == []
+
+
+@pytest.mark.parametrize(
+    ("change", "label", "key"),
+    [
+        ({"scale": "paper"}, "CIC (paper scale)", "scale"),
+        ({"steps": 50_000}, "CIC (50k steps)", "steps"),
+        ({"pretrain_steps": 2_000_000}, "CIC (2M pre-trained)", "pretrain_steps"),
+        ({"options": {"reward": "similarity"}}, "CIC (reward=similarity)", "options.reward"),
+        ({"critic": "all"}, "CIC (critic=all)", "critic"),
+        ({"agent": {"hidden": 512, "batch": 256, "lr": 1e-3}}, "CIC (hidden=512)", "agent.hidden"),
+    ],
+)
+def test_what_is_not_averaged(tmp_path: Path, change: dict[str, object], label: str, key: str) -> None:
+    for seed in range(3):
+        finetune(tmp_path, seed=seed)
+        finetune(tmp_path, seed=seed, name=f"other-{seed}", **change)  # type: ignore[arg-type]
+    rows, said = grouped(tmp_path)
+    assert len(rows) == 2
+    assert rows[label] == 3
+    reason = next(notice for notice in said if "not averaged" in notice)
+    assert key in reason
+    assert "--mix" in reason
+
+
+def test_mix_averages_and_says_so(tmp_path: Path) -> None:
+    finetune(tmp_path, seed=0)
+    finetune(tmp_path, seed=1, scale="paper")
+    rows, said = grouped(tmp_path, mix=True)
+    assert rows == {"CIC": 2}
+    assert any("scale" in notice and "--mix asks" in notice for notice in said)
+
+
+def test_a_setting_that_depends_on_the_domain_does_not_split(tmp_path: Path) -> None:
+    for seed in range(2):
+        finetune(tmp_path, "walker-run", seed=seed, options={"clip": 1.0})
+        finetune(tmp_path, "jaco-reach_top_left", seed=seed, options={"clip": 2.0})
+    assert grouped(tmp_path)[0] == {"CIC": 4}
+
+
+def test_labels_name_as_few_keys_as_tell_rows_apart(tmp_path: Path) -> None:
+    """The paper's scale comes with its budget and its networks: one word is enough."""
+    for dim in (8, 16):
+        finetune(tmp_path, name=f"a{dim}", options={"dim": dim})
+    finetune(tmp_path, name="b", options={"dim": 16}, scale="paper", pretrain_steps=2_000_000)
+    assert list(grouped(tmp_path)[0]) == [
+        "CIC (laptop scale, dim=8)",
+        "CIC (laptop scale, dim=16)",
+        "CIC (paper scale, dim=16)",
+    ]
+
+
+def test_split_gives_rows_to_any_key(tmp_path: Path) -> None:
+    finetune(tmp_path, seed=0, note="x")
+    finetune(tmp_path, seed=1, note="y")
+    assert grouped(tmp_path)[0] == {"CIC": 2}
+    assert list(grouped(tmp_path, split=("note",))[0]) == ["CIC (note=x)", "CIC (note=y)"]
+
+
+def test_twins_count_once_and_are_said(tmp_path: Path) -> None:
+    finetune(tmp_path, seed=0, name="first")
+    finetune(tmp_path, seed=0, name="again")
+    finetune(tmp_path, seed=0, name="stopped", state="failed")
+    finetune(tmp_path, seed=1)
+    rows, said = grouped(tmp_path)
+    assert rows == {"CIC": 2}
+    twins = next(notice for notice in said if notice.startswith("same seed"))
+    assert "first" in twins
+    assert "again" in twins
+    assert "seed 0" in twins
+    assert "only stopped counts" not in twins
+
+
+def test_same_seed_from_other_checkpoints_counts_and_is_said(tmp_path: Path) -> None:
+    finetune(tmp_path, seed=0, name="first", pretrain_seed=0)
+    finetune(tmp_path, seed=0, name="second", pretrain_seed=1)
+    rows, said = grouped(tmp_path)
+    assert rows == {"CIC": 2}
+    assert any(notice.startswith("same seed") and "all of them count" in notice for notice in said)
+
+
+def test_unfinished_runs_are_named(tmp_path: Path) -> None:
+    for state in ("running", "failed", "interrupted"):
+        finetune(tmp_path, name=f"a-{state}", seed=1, state=state, warmup=len(state))
+    said = " ".join(grouped(tmp_path)[1])
+    assert "still going on" in said
+    for state in ("running", "failed", "interrupted"):
+        assert f"a-{state}" in said
+
+
+def test_methods_with_other_budgets_are_pointed_out(tmp_path: Path) -> None:
+    finetune(tmp_path, method="cic")
+    finetune(tmp_path, method="aps", scale="paper", steps=200_000)
+    finetune(tmp_path, method="ddpg")  # from scratch: no pre-training to be unequal to
+    said = grouped(tmp_path)[1]
+    assert any("differ in scale" in notice and "paper: APS" in notice for notice in said)
+    assert any("differ in steps" in notice for notice in said)
+    assert not any("pretrain_steps" in notice for notice in said)
+
+
+def test_pretraining_is_grouped_too(tmp_path: Path) -> None:
+    pretrain(tmp_path, seed=0)
+    pretrain(tmp_path, seed=1)
+    pretrain(tmp_path, seed=0, name="long", steps=200_000)
+    study = groups.study(records.read([tmp_path])[0], False, (), said := [])
+    assert [(group.label, len(group.runs)) for group in study.pretrain] == [
+        ("CIC (100k steps)", 2),
+        ("CIC (200k steps)", 1),
+    ]
+    assert "steps" in said[0]

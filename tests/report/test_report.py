@@ -1,0 +1,240 @@
+"""The whole report over a small benchmark: files, a valid page, and the right numbers on it."""
+
+from __future__ import annotations
+
+import csv
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pages
+import pytest
+from make_runs import finetune, media, pretrain
+
+from cic.errors import UserError
+from cic.report import ReportOptions, ReportResult, report
+from cic.statistics import experts
+
+FIGURES = {"aggregate", "sample_efficiency", "finetuning", "profile", "improvement", "zero_shot", "diagnostics"}
+FIGURES |= {"selection"}
+SCORES: dict[tuple[str, str], list[float]] = {}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[ReportResult, ET.Element]:
+    """Three methods on three tasks of two domains, three seeds."""
+    folder = tmp_path_factory.mktemp("report")
+    rng = np.random.default_rng(0)
+    for index, method in enumerate(("ddpg", "cic", "my<method>&")):
+        for task in ("walker-run", "walker-flip", "jaco-reach_top_left"):
+            scores = (experts()[task] * rng.uniform(0.2 + 0.2 * index, 0.5 + 0.2 * index, size=3)).tolist()
+            SCORES[method, task] = scores
+            for seed, score in enumerate(scores):
+                finetune(folder / "runs", task, method, seed, score, name=f"{task}-{index}-{seed}")
+        if method != "ddpg":
+            for seed in range(2):
+                pretrain(folder / "runs", "walker", method, seed, name=f"pretrain-{index}-{seed}")
+    media(folder / "runs" / "walker-run-1-0")
+    result = report([folder / "runs"], folder / "out", ReportOptions(paper=("cic", "variants"), reps=200))
+    return result, pages.parse(result.page)
+
+
+def test_nothing_to_complain_about(made: tuple[ReportResult, ET.Element]) -> None:
+    result, _ = made
+    assert result.notices == ()
+    assert (result.runs, result.running) == (31, 0)
+
+
+def test_the_page_is_valid(made: tuple[ReportResult, ET.Element]) -> None:
+    assert pages.problems(made[1]) == []
+
+
+def test_the_page_stands_alone(made: tuple[ReportResult, ET.Element]) -> None:
+    """No script, and nothing that a browser would fetch."""
+    result, root = made
+    assert root.find(".//script") is None
+    for node in root.iter():
+        for name in ("src", "href", "srcset", "poster", "data"):
+            assert node.get(name, "#").startswith(("data:", "#")), node.attrib
+    css = root.findtext("head/style") or ""
+    assert "@import" not in css
+    assert all(url.startswith("data:") for url in re.findall(r"url\(([^)]*)", css))
+    assert result.page.stat().st_size < 2e6
+
+
+def test_every_section_is_there(made: tuple[ReportResult, ET.Element]) -> None:
+    _, root = made
+    linked = [link.get("href") for link in root.findall(".//nav//a")]
+    assert linked == [
+        *("#aggregate", "#scores", "#curves", "#profile", "#improvement", "#pretraining", "#selection"),
+        *("#media", "#runs"),
+    ]
+    assert {node.get("id", "").removeprefix("figure-") for node in root.iter("figure") if node.get("id")} == FIGURES
+    assert len(root.findall(".//video")) == 1
+    config = "".join(node.text or "" for node in root.iter("pre"))
+    assert config.count('"task": "walker-run"') == 9
+
+
+def test_figures_are_on_paper_too(made: tuple[ReportResult, ET.Element]) -> None:
+    result, _ = made
+    assert {path.stem for path in result.figures} == FIGURES
+    for path in result.figures:
+        data = path.read_bytes()
+        if path.suffix == ".png":
+            assert data.startswith(b"\x89PNG")
+            width = int.from_bytes(data[16:20], "big")
+            assert width >= 900  # 3 inches at 300 dots
+        else:
+            assert data.startswith(b"%PDF")
+            assert b"/Type3" not in data  # fonts that conferences refuse
+            assert b"/FontFile2" in data  # and fonts are inside
+
+
+def test_the_same_runs_give_the_same_report(made: tuple[ReportResult, ET.Element], tmp_path: Path) -> None:
+    result, root = made
+    runs = result.page.parent.parent / "runs"
+    again = report([runs], tmp_path, ReportOptions(paper=("cic", "variants"), reps=200, figures=()))
+    for old, new in zip(result.tables, again.tables, strict=True):
+        assert old.read_bytes() == new.read_bytes(), new.name
+    images = [[node.get("src") for node in page.iter("img")] for page in (root, pages.parse(again.page))]
+    assert images[0] == images[1]
+    assert all(b"CreationDate" not in path.read_bytes() for path in result.figures)
+
+
+# ---- numbers, read back from the page --------------------------------------------------------------------------------
+
+
+def label(method: str) -> str:
+    return {"ddpg": "DDPG", "cic": "CIC"}.get(method, method)
+
+
+def test_raw_scores_on_the_page(made: tuple[ReportResult, ET.Element]) -> None:
+    rows = pages.table(made[1], "raw_scores")
+    assert [row["Task"] for row in rows] == ["Flip", "Run", "Reach top left"]
+    assert [row["Domain"] for row in rows] == ["Walker", "", "Jaco"]
+    for row, task in zip(rows, ("walker-flip", "walker-run", "jaco-reach_top_left"), strict=True):
+        assert float(row["Expert"]) == experts()[task]
+        for method in ("ddpg", "cic", "my<method>&"):
+            scores = SCORES[method, task]
+            stderr = np.std(scores, ddof=1) / np.sqrt(3)
+            assert row[label(method)] == f"{np.mean(scores):.0f} ± {stderr:.0f}"
+    assert rows[0]["CIC (paper)"] == "631 ± 34 (10)"
+
+
+def test_statistics_on_the_page(made: tuple[ReportResult, ET.Element]) -> None:
+    rows = {row["Method"]: row for row in pages.table(made[1], "aggregate")}
+    assert list(rows) == ["DDPG", "CIC", "CIC (paper)", "my<method>&"]
+    for method in ("ddpg", "cic", "my<method>&"):
+        matrix = np.array([np.array(SCORES[method, t]) / experts()[t] for t in experts() if (method, t) in SCORES])
+        row, flat = rows[label(method)], np.sort(matrix.ravel())
+        expected = {
+            "Median ↑": np.median(matrix.mean(axis=1)),
+            "IQM ↑": flat[2:7].mean(),  # the middle of nine
+            "Mean ↑": matrix.mean(),
+            "Optimality gap ↓": 1 - np.minimum(matrix, 1).mean(),
+        }
+        for name, value in expected.items():
+            middle, low, high = map(float, re.findall(r"[\d.]+", row[name]))
+            assert middle == pytest.approx(value, abs=0.0051), (method, name)
+            assert low <= middle <= high
+        assert row["Runs"] == "9"
+
+
+def test_improvement_on_the_page(made: tuple[ReportResult, ET.Element]) -> None:
+    rows = {row["Y"]: row["P(CIC > Y)"] for row in pages.table(made[1], "improvement")}
+    for method in ("ddpg", "my<method>&"):
+        tasks = [task for name, task in SCORES if name == method]
+        wins = np.mean([np.mean([[x > y for y in SCORES[method, t]] for x in SCORES["cic", t]]) for t in tasks])
+        assert rows[label(method)].startswith(f"{wins:.2f} [")
+
+
+def test_tables_agree_in_every_format(made: tuple[ReportResult, ET.Element]) -> None:
+    result, root = made
+    folder = result.page.parent / "tables"
+    assert {path.suffix for path in result.tables} == {".csv", ".md", ".tex"}
+    with (folder / "aggregate.csv").open() as file:
+        values = {(row["method"], row["statistic"]): float(row["value"]) for row in csv.DictReader(file)}
+    for row in pages.table(root, "aggregate"):
+        assert row["IQM ↑"].startswith(f"{values[row['Method'], 'iqm']:.2f}")
+    markdown = (folder / "raw_scores.md").read_text()
+    latex = (folder / "raw_scores.tex").read_text()
+    for row in pages.table(root, "raw_scores"):
+        assert row["CIC"] in markdown
+        assert row["CIC"].replace("±", r"$\pm$") in latex
+
+
+def test_config_differences_on_the_page(made: tuple[ReportResult, ET.Element]) -> None:
+    rows = pages.table(made[1], "config_differences")
+    assert {"Key": "finetune: pretrain_steps", "Value": "0", "Methods (runs)": "DDPG (9)"} in rows
+
+
+def test_runs_on_the_page(made: tuple[ReportResult, ET.Element]) -> None:
+    rows = {row["Run"]: row for row in pages.table(made[1], "runs")}
+    assert len(rows) == 31
+    assert rows["walker-run-1-2"]["Return"] == f"{SCORES['cic', 'walker-run'][2]:.1f}"
+
+
+# ---- options ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_papers_rows_alone(tmp_path: Path) -> None:
+    (tmp_path / "none").mkdir()
+    result = report([tmp_path / "none"], tmp_path / "out", ReportOptions(paper=("all", "variants"), figures=()))
+    root = pages.parse(result.page)
+    assert pages.problems(root) == []
+    rows = {row["Method"]: row for row in pages.table(root, "aggregate")}
+    assert rows["CIC (paper)"]["IQM ↑"] == "0.77"
+    assert len(pages.table(root, "raw_scores")) == 12
+
+
+def test_media_beyond_the_room_are_said(tmp_path: Path) -> None:
+    media(finetune(tmp_path / "runs"))
+    result = report([tmp_path / "runs"], tmp_path / "out", ReportOptions(reps=10, figures=(), media=0.00005))
+    assert any("1 of 2 pictures and videos" in notice for notice in result.notices)
+
+
+def test_the_reference_can_be_chosen(tmp_path: Path) -> None:
+    for method in ("cic", "aps", "icm"):
+        for seed in range(2):
+            finetune(tmp_path / "runs", method=method, seed=seed)
+    result = report([tmp_path / "runs"], tmp_path / "out", ReportOptions(reps=10, figures=(), reference="aps"))
+    assert [row["Y"] for row in pages.table(pages.parse(result.page), "improvement")] == ["CIC", "ICM"]
+    result = report([tmp_path / "runs"], tmp_path / "out", ReportOptions(reps=10, figures=(), reference="rnd"))
+    assert any("no finished runs of rnd" in notice for notice in result.notices)
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    finetune(tmp_path / "runs")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot make the folder"):
+        report([tmp_path / "runs"], tmp_path / "file" / "out")
+
+
+@pytest.mark.parametrize("bad", [{"interval": 0.0}, {"media": -1.0}, {"reps": 0}, {"confidence": 2.0}])
+def test_bad_options_are_said(bad: dict[str, float]) -> None:
+    with pytest.raises(UserError):
+        ReportOptions(**bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_two_hundred_runs_in_thirty_seconds_and_a_gigabyte(tmp_path: Path) -> None:
+    """In a process of its own; processor time, because others may be using the machine."""
+    from make_runs import benchmark
+
+    assert benchmark(tmp_path / "runs") >= 200
+    code = (
+        "import resource, sys; from pathlib import Path; from cic.report import report;"
+        "result = report([Path(sys.argv[1])], Path(sys.argv[2]));"
+        "used = resource.getrusage(resource.RUSAGE_SELF);"
+        "print(result.runs, used.ru_utime + used.ru_stime, used.ru_maxrss / 1e6)"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "runs", tmp_path / "out"], capture_output=True, text=True, check=True
+    )
+    runs, seconds, gigabytes = map(float, out.stdout.split())
+    assert runs >= 200
+    assert seconds < 30
+    assert gigabytes < 1
