@@ -7,7 +7,6 @@ so the last observation of an episode is simply the observation that `step` retu
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -158,16 +157,16 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
             raise UserError(f"{self.name}: reset_mask must be {self.num_envs} booleans, got {mask.dtype} {mask.shape}")
         return mask
 
-    def _seeds(self, seed: int | Sequence[int]) -> list[int]:
-        if isinstance(seed, (int, np.integer)):
-            seeds = [int(seed) + i for i in range(self.num_envs)]
-        else:
-            seeds = [int(s) for s in seed]
-        if len(seeds) != self.num_envs or min(seeds) < 0 or max(seeds) >= 2**32:
-            raise UserError(
-                f"{self.name}: seed must be one integer from 0 to 2³²−{self.num_envs} (or one per copy), got {seed}"
-            )
-        return seeds
+    def _seeds(self, seed: Any) -> list[int]:
+        """One per copy, from one for all or from a sequence."""
+        seeds = [seed + i for i in range(self.num_envs)] if _is_whole(seed) else seed
+        if (
+            not isinstance(seeds, (list, tuple, np.ndarray))
+            or len(seeds) != self.num_envs
+            or not all(_is_whole(s) and 0 <= s < 2**32 for s in seeds)
+        ):
+            raise UserError(f"{self.name}: seed must be a whole number below 2³² for every copy, got {seed!r}")
+        return [int(s) for s in seeds]
 
     def _check_open(self) -> None:
         if self.closed:
@@ -193,5 +192,9 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
 
 
 def _check_num_envs(num_envs: Any) -> None:
-    if isinstance(num_envs, bool) or not isinstance(num_envs, (int, np.integer)) or num_envs < 1:
+    if not _is_whole(num_envs) or num_envs < 1:
         raise UserError(f"num_envs must be a whole number of at least 1, got {num_envs!r}")
+
+
+def _is_whole(number: Any) -> bool:
+    return isinstance(number, (int, np.integer)) and not isinstance(number, bool)

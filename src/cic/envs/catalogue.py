@@ -85,7 +85,7 @@ DOMAINS = {
             15,
             4,
             1000,
-            ((0, -1.0, 1.0), (1, -3.15, 3.15)),
+            ((0, -1.0, 1.0), (1, -6.3, 6.3)),
             "planar one-legged body",
             "cic.envs.suite.hopper",
         ),

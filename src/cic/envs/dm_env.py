@@ -6,6 +6,7 @@ dm_control's environments; others keep the seed that their factory gave them.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
@@ -52,5 +53,5 @@ def _action_box(spec: Any) -> Box:
 
 def _space(spec: Any) -> Box | Dict:
     if isinstance(spec, Mapping):
-        return Dict({key: _space(part) for key, part in spec.items()})
+        return Dict(OrderedDict((key, _space(part)) for key, part in spec.items()))  # a dict would be sorted
     return Box(-np.inf, np.inf, spec.shape, np.float64)

@@ -77,6 +77,7 @@ class Gridworld(VectorEnv):
         self._resume()
 
     def render(self, index: int = 0, width: int = 320, height: int = 240) -> npt.NDArray[np.uint8]:  # type: ignore[override]
+        self._check_open()
         rows = SIZE - 1 - np.arange(height) * SIZE // height  # y points up
         columns = np.arange(width) * SIZE // width
         board = np.where(np.add.outer(rows, columns)[..., None] % 2, 235, 215).repeat(3, axis=2).astype(np.uint8)

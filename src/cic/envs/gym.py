@@ -59,7 +59,7 @@ class GymEnv(VectorEnv):
         return self._obs.copy(), reward, terminated, truncated, {}
 
     def _stretch(self, action: Array) -> npt.NDArray[Any]:
-        share = (np.clip(action, -1.0, 1.0).reshape(self._low.shape) + 1.0) / 2.0
+        share = (np.clip(action, -1.0, 1.0).astype(np.float64).reshape(self._low.shape) + 1.0) / 2.0
         return (self._low + share * (self._high - self._low)).astype(self._low.dtype)
 
     def _flatten(self, index: int, obs: Any) -> Array:

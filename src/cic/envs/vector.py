@@ -32,15 +32,15 @@ class SuiteEnv(VectorEnv):
         threads = _thread_count(threads)
         self._engine: Engine = Single(domain) if num_envs == 1 else Many(domain, self.num_envs, threads)
         self._controls = self._engine.controls
+        self._flat_controls = self._controls.reshape(-1)
         self._scale = _control_scale(domain.model, self._shape)
         self._read = reader(domain, self._engine.table)
         self._renderer: Any = None
 
     def step(self, actions: Array) -> Step:
-        controls = self._controls
+        controls, flat = self._controls, self._flat_controls
         controls[:] = actions = self._check_actions(actions)
-        flat = actions.ravel()
-        if not math.isfinite(flat.dot(flat)):  # which may also be an overflow
+        if not math.isfinite(flat.dot(flat)):
             self._check_finite(actions)
         if self._scale is not None:
             controls += self._scale[0]
@@ -139,6 +139,6 @@ def _control_scale(model: Any, shape: tuple[int, int]) -> tuple[Floats, Floats, 
 def _thread_count(threads: int | None) -> int:
     if threads is None:  # all cores that this process may use
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if threads < 1:
-        raise UserError(f"threads must be at least 1, got {threads}")
+    if not isinstance(threads, int) or threads < 1:
+        raise UserError(f"threads must be a whole number of at least 1, got {threads!r}")
     return threads

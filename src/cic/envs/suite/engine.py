@@ -19,9 +19,11 @@ from mujoco.batch import Batch
 
 from cic.envs.suite.domain import Domain, Floats, Views
 from cic.envs.suite.window import Window
+from cic.errors import UserError
 
 STATE = int(mujoco.mjtState.mjSTATE_INTEGRATION)  # positions, velocities, activations, controls, warm start, …
 VELOCITY = int(mujoco.mjtStage.mjSTAGE_VEL)
+UNSTABLE = range(mujoco.mjtWarning.mjWARN_BADQPOS, mujoco.mjtWarning.mjWARN_BADQACC + 1)
 
 
 class Engine(ABC):
@@ -30,7 +32,7 @@ class Engine(ABC):
     table: Floats
     """(N, obs + measured): the finished observations, then the arguments of the rewards."""
     controls: Floats
-    """(N, action): what the actuators get in the next `advance`."""
+    """(N, action), contiguous: what the actuators get in the next `advance`."""
 
     @abstractmethod
     def advance(self) -> None:
@@ -48,6 +50,11 @@ class Engine(ABC):
     def load(self, states: Floats) -> None:
         """Continue from what `save` returned. Rows are not filled: acceleration sensors lag behind the state."""
 
+    def check(self, states: Floats) -> None:
+        """Whether the states are those that were loaded: MuJoCo resets what it cannot integrate."""
+        if not np.array_equal(self.save(), states):
+            raise UserError("the state cannot be continued: its physics is unstable")
+
     @abstractmethod
     def data(self, index: int) -> Any:
         """One copy as `MjData`, to draw it."""
@@ -64,7 +71,7 @@ class Single(Engine):
         self.table = np.zeros((1, len(self._window.index)))
         self._row = self.table[0]
         self._squashed = domain.squashed(self.table)
-        self._time, self._least = 0.0, _least_time(domain)
+        self._early = 1.5 * domain.substeps * domain.model.opt.timestep
 
     def advance(self) -> None:
         model, data = self._model, self._data
@@ -72,10 +79,9 @@ class Single(Engine):
         if self._others:
             mujoco.mj_step(model, data, self._others)
         mujoco.mj_step1(model, data)
-        time = data.time
-        if time - self._time < self._least:
+        # MuJoCo resets what it cannot integrate, the clock too, so its warnings need a look only early in an episode.
+        if data.time < self._early and any(data.warning[kind].number for kind in UNSTABLE):
             raise _unstable(self._domain, 0)
-        self._time = time
         self._fill()
 
     def _fill(self) -> None:
@@ -85,7 +91,6 @@ class Single(Engine):
 
     def begin(self, index: int, random: np.random.RandomState) -> None:
         self._domain.begin(self._data, random)
-        self._time = self._data.time
         self._fill()
 
     def save(self) -> Floats:
@@ -94,9 +99,10 @@ class Single(Engine):
         return state
 
     def load(self, states: Floats) -> None:
+        mujoco.mj_resetData(self._model, self._data)
         mujoco.mj_setState(self._model, self._data, states[0], STATE)
         mujoco.mj_step1(self._model, self._data)
-        self._time = self._data.time
+        self.check(states)
 
     def data(self, index: int) -> Any:
         return self._data
@@ -111,18 +117,17 @@ class Many(Engine):
         self._scratch = mujoco.MjData(domain.model)  # where episodes begin
         self._scratch_views = _looked_at(domain, self._scratch)
         self._views = _looked_at(domain, self._batch)
-        self.controls = self._batch.bind("ctrl")
+        self.controls = np.zeros((num_envs, domain.info.action))
+        self._control_inputs = self._batch.bind("ctrl")
         self.table = np.zeros((num_envs, sum(view.size for view in self._scratch_views)))
         self._squashed = domain.squashed(self.table)
-        self._times = self._batch.bind("time")
-        self._before, self._least = np.zeros(num_envs), _least_time(domain)
+        self._warnings = self._batch.warning[:, UNSTABLE.start : UNSTABLE.stop, 1]  # how often
 
     def advance(self) -> None:
-        self._before[:] = self._times
+        self._control_inputs[:] = self.controls
         self._batch.step(None, self._domain.substeps, VELOCITY)
-        unstable = self._times - self._before < self._least
-        if unstable.any():
-            raise _unstable(self._domain, int(np.flatnonzero(unstable)[0]))
+        if self._warnings.any():
+            raise _unstable(self._domain, int(np.argwhere(self._warnings)[0, 0]))
         n = len(self.table)
         np.concatenate([view.reshape(n, -1) for view in self._views], axis=1, out=self.table)
         for squash, part in self._squashed:
@@ -130,6 +135,7 @@ class Many(Engine):
 
     def begin(self, index: int, random: np.random.RandomState) -> None:
         self._domain.begin(self._scratch, random)
+        self._warnings[index] = 0
         mujoco.mj_getState(self._domain.model, self._scratch, self._batch.state[index], STATE)
         self._batch.forward(np.array([index]), VELOCITY)
         self.table[index] = np.concatenate(self._scratch_views, axis=None)
@@ -140,8 +146,10 @@ class Many(Engine):
         return self._batch.state.copy()  # type: ignore[no-any-return]
 
     def load(self, states: Floats) -> None:
+        self._warnings[:] = 0
         self._batch.state[:] = states
         self._batch.forward(None, VELOCITY)
+        self.check(states)
 
     def data(self, index: int) -> Any:
         return self._batch.get_data(index)
@@ -149,11 +157,6 @@ class Many(Engine):
 
 def _looked_at(domain: Domain, source: Any) -> Views:
     return *domain.observed(source), *domain.measured(source)
-
-
-def _least_time(domain: Domain) -> float:
-    """MuJoCo resets, clock included, what it cannot integrate: then less than this passes in a control step."""
-    return float(0.9 * domain.substeps * domain.model.opt.timestep)
 
 
 def _unstable(domain: Domain, index: int) -> RuntimeError:

@@ -35,8 +35,8 @@ class PointMass(Domain):
     def measured(self, source: Any) -> Views:
         return source.qpos, source.ctrl
 
-    def rewards(self, x: Number, y: Number, push_x: Number, push_y: Number) -> tuple[Number, ...]:
-        gentle = small_control((push_x * push_x + push_y * push_y) / 2)
+    def rewards(self, x: Number, y: Number, *controls: Number) -> tuple[Number, ...]:
+        gentle = small_control(*controls)
         rewards = [gentle * bell(length(x, y), TARGET_SIZE, TARGET_SIZE)]
         for left, top in CORNERS:
             distance = length(x - left, y - top)

@@ -48,6 +48,10 @@ def length(*entries: Number) -> Number:
     return math.sqrt(squares) if isinstance(squares, float) else np.sqrt(squares)
 
 
-def small_control(effort: Number) -> Number:
-    """From the mean square of controls in [-1, 1]: 1 if all are zero, 0.8 if all are full."""
-    return 1.0 - 0.2 * effort
+def small_control(*controls: Number) -> Number:
+    """1 if all are zero, 0.8 if all are full; controls beyond [-1, 1] are as good as full."""
+    effort = controls[0] * 0.0
+    for control in controls:
+        square = control * control
+        effort = effort + (min(square, 1.0) if isinstance(square, float) else np.minimum(square, 1.0))
+    return 1.0 - effort * (0.2 / len(controls))
