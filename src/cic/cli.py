@@ -7,6 +7,7 @@ import dataclasses
 import errno
 import io
 import json
+import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -108,12 +109,13 @@ def _parse(cls: Any, args: list[str], command: str, default: Any = None, descrip
 
 def _sentence(box: str, command: str) -> str:
     """What the parser says in a box, in one sentence: its first paragraph, and the flag that it suggests."""
-    lines = [line.strip("│ ") for line in box.splitlines() if line.startswith("│")]
-    text = "\n".join("" if set(line) <= {"─"} else line for line in lines)
+    lines = [line.strip("│╭╰╮╯ ") for line in box.splitlines()[1:]]  # below the title; it may draw in ASCII
+    text = "\n".join("" if set(line) <= {"─", "-"} else line for line in lines).strip("\n")
     first, *rest = [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
     near = [paragraph.split()[3] for paragraph in rest if paragraph.startswith("Perhaps you meant:")]
     hint = f"did you mean {near[0]}?" if near else f"see `cic {command} --help`"
-    return f"{first[:1].lower()}{first[1:].rstrip('.')}; {hint}"
+    first = re.sub(r"^Error parsing (?!--)\S+: ", "", first).rstrip(".")  # a dataclass's name says nothing here
+    return f"{first[:1].lower()}{first[1:]}; {hint}"
 
 
 def _peek(args: list[str], flag: str) -> str | None:

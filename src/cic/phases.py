@@ -116,6 +116,7 @@ class Finetuning(Loop):
             self._evaluate()
 
     def _evaluate(self) -> list[float]:
+        self.require_finite_update()
         seed = int(np.random.SeedSequence([self.config.seed, self.step]).generate_state(1)[0] >> 1)
         returns = evaluate_task(
             self.agent, self.config.task, self.search.current, episodes=self.config.eval_episodes, seed=seed

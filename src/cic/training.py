@@ -63,6 +63,7 @@ class Loop:
         self._stop: str | None = None
         self._result: dict[str, Any] | None = None
         self._saved_at = -1
+        self._latest: Metrics = {}
         self.obs: Array = np.zeros((config.num_envs, agent.spaces.obs), np.float32)
 
     # ---- what subclasses say -----------------------------------------------------------------------------------
@@ -147,7 +148,11 @@ class Loop:
     def _action(self, skill: Array) -> Array:
         if self.uniform():
             return self.rng.uniform(-1, 1, (self.config.num_envs, self.agent.spaces.action)).astype(np.float32)
-        return self.agent.act(self.obs, skill, explore=True)
+        action = self.agent.act(self.obs, skill, explore=True)
+        if not np.isfinite(action).all():
+            self.require_finite_update()
+            raise Diverged(f"the policy's actions are not finite at step {self.step}: {self._last_good()}")
+        return action
 
     def _due(self) -> int:
         if not self.replay.ready():
@@ -159,6 +164,7 @@ class Loop:
             batch = self._to_device(self.replay.sample(self.config.agent.batch, self.rng))
             metrics = self.agent.update(batch, actor=self.updates >= self.config.critic_updates)
             self.updates += 1
+        self._latest = metrics
         return metrics, batch
 
     def _to_device(self, batch: Batch) -> Batch:
@@ -234,6 +240,10 @@ class Loop:
             if not math.isfinite(value):
                 raise Diverged(f"{name} became {value} by step {self.step}: {self._last_good()}")
 
+    def require_finite_update(self) -> None:
+        """Before the weights are used for something costly: what the latest update said of itself."""
+        self.require_finite({name: float(value) for name, value in self._latest.items()})
+
     def _last_good(self) -> str:
         kept = self.run.checkpoints()
         where = (
@@ -247,6 +257,7 @@ class Loop:
         """Everything that decides what comes next, in one folder."""
         if self._saved_at == self.step and self._result is None:
             return
+        self.require_finite_update()
         for name, value in self.agent.state_dict().items():
             if value.is_floating_point() and not bool(torch.isfinite(value).all()):
                 raise Diverged(f"the weights {name} are not finite at step {self.step}: {self._last_good()}")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
+import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,7 @@ from cic.selection import default_skill
 from cic.settings import (
     FinetuneConfig,
     FinetuneSettings,
+    LoopConfig,
     PretrainConfig,
     config_from_dict,
     finetune_defaults,
@@ -60,9 +64,9 @@ def pretrain(
     name, task = envs.split_name(config.domain)
     if task is not None:
         raise UserError(f'pre-training is reward-free: give the domain "{name}", not the task "{config.domain}"')
-    _check_device(config.device)
+    _check(config)
     path = _new_folder(out, f"pretrain-{config.objective}-{config.domain}-s{config.seed}")
-    return _train(_create(path, "pretrain", config), quiet)
+    return _start(path, "pretrain", config, None, quiet)
 
 
 def finetune(
@@ -81,12 +85,12 @@ def finetune(
     if name is None and domain in envs.domains():
         tasks = ", ".join(f"{domain}-{known}" for known in envs.domains()[domain].tasks)
         raise UserError(f'"{given.task}" is a domain without a reward: choose a task, one of {tasks}')
-    _check_device(given.device)
+    _check(given)
     source = _source(run, at, domain, given) if run is not None else None
     config = _finetune_config(given, source, str(run))
     path = _new_folder(out, f"finetune-{config.objective}-{config.task}-s{config.seed}")
     weights = source.agent.state_dict() if source else None
-    return _train(_create(path, "finetune", config, weights), quiet)
+    return _start(path, "finetune", config, weights, quiet)
 
 
 @dataclass(frozen=True)
@@ -109,14 +113,19 @@ def _source(path: Path | str, at: int | None, domain: str, given: FinetuneSettin
             f"add --hidden {config.agent.hidden} or --scale {config.scale}"
         )
     agent, step = _load_agent(run, config, at)
-    _check_skill(given, agent)
     return _Source(agent, config, step)
 
 
-def _check_skill(given: FinetuneSettings, agent: Agent) -> None:
+def _whole_skill(given: Sequence[float], agent: Agent) -> tuple[float, ...]:
+    """The skill as it was given; one number stands for all dimensions."""
     dim = agent.objective.skill.dim
-    if given.skill is not None and len(given.skill) not in (1, dim):
-        raise UserError(f"--skill has {len(given.skill)} numbers, but this agent's skills have dimension {dim}")
+    if dim == 0:
+        raise UserError("this agent has no skills: drop --skill")
+    if len(given) not in (1, dim):
+        raise UserError(f"--skill has {len(given)} numbers, but this agent's skills have dimension {dim}")
+    if not np.isfinite(given).all():
+        raise UserError(f"--skill must be finite numbers, not {' '.join(map(str, given))}")
+    return tuple(given) if len(given) == dim else tuple(given) * dim
 
 
 def _finetune_config(given: FinetuneSettings, source: _Source | None, path: str) -> FinetuneConfig[Any]:
@@ -128,8 +137,8 @@ def _finetune_config(given: FinetuneSettings, source: _Source | None, path: str)
 
         origin: dict[str, Any] = {"objective": "ddpg", "pretrained": None, "pretrain_steps": 0, "pretrain_seed": None}
         return FinetuneConfig(**shared, **origin, options=NoOptions())
-    if given.skill is not None and len(given.skill) == 1:
-        shared["skill"] = given.skill * source.agent.objective.skill.dim
+    if given.skill is not None:
+        shared["skill"] = _whole_skill(given.skill, source.agent)
     return FinetuneConfig(
         **shared,
         objective=source.config.objective,
@@ -145,7 +154,7 @@ def resume(run: Path | str, *, quiet: bool = False) -> Finished:
     opened = Run(run)
     if opened.finished:
         raise UserError(f"{run} is finished already")
-    return _train(opened, quiet)
+    return Finished(opened.path, build(opened, quiet).train())
 
 
 def load(run: Path | str, *, at: int | None = None) -> Agent:
@@ -174,11 +183,7 @@ def evaluate(
     agent, _ = _load_agent(opened, config, at)
     space = agent.objective.skill
     if skill is not None:
-        skill = np.asarray(skill, np.float32).ravel()
-        if len(skill) == 1:
-            skill = np.repeat(skill, space.dim)
-        if len(skill) != space.dim:
-            raise UserError(f"the skill has {len(skill)} numbers, but this agent's skills have dimension {space.dim}")
+        skill = np.array(_whole_skill(np.ravel(skill).tolist(), agent), np.float32)
     if opened.kind == "finetune":
         used = skill if skill is not None else chosen_skill(opened, agent, config)
         returns = evaluate_task(agent, config.task, used, episodes=episodes, seed=seed)
@@ -209,12 +214,17 @@ def chosen_skill(run: Run, agent: Agent, config: FinetuneConfig[Any]) -> Array:
 # ---- making and opening ----------------------------------------------------------------------------------------
 
 
-def _create(path: Path, kind: Any, config: Any, inherited: Tensors | None = None) -> Run:
-    return Run.create(path, kind, to_dict(config), __version__, inherited)
-
-
-def _train(run: Run, quiet: bool) -> Finished:
-    return Finished(run.path, build(run, quiet).train())
+def _start(path: Path, kind: Any, config: Any, inherited: Tensors | None, quiet: bool) -> Finished:
+    """A new run. A mistake in its settings leaves no folder behind."""
+    fresh = not path.exists()
+    run = Run.create(path, kind, to_dict(config), __version__, inherited)
+    try:
+        loop = build(run, quiet)
+    except UserError:
+        (path / "config.json").unlink()
+        shutil.rmtree(path if fresh else path / "inherited", ignore_errors=True)
+        raise
+    return Finished(path, loop.train())
 
 
 def build(run: Run, quiet: bool = False) -> Loop:
@@ -269,8 +279,11 @@ def _new_folder(out: Path | str | None, name: str) -> Path:
     return Path("runs") / f"{name.replace(':', '_').replace('/', '_')}-{stamp}-{secrets.token_hex(2)}"
 
 
-def _check_device(device: str) -> None:
+def _check(config: LoopConfig) -> None:
+    """What this machine cannot do, before anything is made."""
     try:
-        torch.empty(0, device=device)
+        torch.empty(0, device=config.device)
     except (RuntimeError, AssertionError) as error:
-        raise UserError(f'the device "{device}" cannot be used here: {str(error).splitlines()[0]}') from None
+        raise UserError(f'the device "{config.device}" cannot be used here: {str(error).splitlines()[0]}') from None
+    if config.wandb and find_spec("wandb") is None:
+        raise UserError("logging to Weights & Biases needs its package: pip install 'cic[wandb]'")
