@@ -209,9 +209,11 @@ class Loop:
     # ---- logging -----------------------------------------------------------------------------------------------
 
     def _log(self, metrics: Metrics, batch: Batch | None) -> None:
+        numbers = {name: float(value) for name, value in metrics.items()}
+        self.require_finite(numbers)  # before the diagnosis, whose eigenvalues exist only for numbers
         if batch is not None and self.agent.learn_objective:
-            metrics = metrics | self.agent.objective.diagnose(batch)
-        numbers = {name: float(value) for name, value in metrics.items()} | self.measure()
+            numbers |= {name: float(value) for name, value in self.agent.objective.diagnose(batch).items()}
+        numbers |= self.measure()
         if self.finished_count[0]:
             means = self.finished_return / self.finished_count[0]
             numbers |= {self.return_key(task): float(mean) for task, mean in zip(self.tasks, means, strict=True)}
