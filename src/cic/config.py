@@ -34,10 +34,16 @@ def from_dict(cls: type[T], data: Any, where: str = "config") -> T:
     return cls(**{name: _value(hints[name], value, f"{where}.{name}") for name, value in data.items()})
 
 
+def checked(cls: type, values: dict[str, Any]) -> dict[str, Any]:
+    """Values for some fields of `cls`, as strictly as `from_dict` takes them."""
+    hints = get_type_hints(cls)
+    return {name: _value(hints[name], value, name) for name, value in values.items()}
+
+
 def _value(hint: Any, value: Any, where: str) -> Any:
     origin, arguments = get_origin(hint), get_args(hint)
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        return from_dict(hint, value, where)
+        return value if isinstance(value, hint) else from_dict(hint, value, where)
     if origin in (Union, types.UnionType):
         if value is None and type(None) in arguments:
             return None

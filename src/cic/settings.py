@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
 from cic.agent import AgentConfig
-from cic.config import from_dict, require
+from cic.config import checked, from_dict, require
 from cic.errors import unknown
 from cic.objectives import get_objective
 from cic.selection import SelectionConfig
@@ -181,7 +181,9 @@ def override(config: C, changes: dict[str, Any]) -> C:
             updates[name] = value
         else:
             inner.setdefault(owner, {})[name] = value
-    updates |= {name: dataclasses.replace(parts[name], **values) for name, values in inner.items()}
+    updates = checked(type(config), updates)
+    for name, values in inner.items():
+        updates[name] = dataclasses.replace(parts[name], **checked(type(parts[name]), values))
     return dataclasses.replace(config, **updates)  # type: ignore[type-var]
 
 
