@@ -1,0 +1,218 @@
+"""The library's verbs, from a pre-training to an agent that acts, for every method."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import cic
+from cic import workflow
+from cic.errors import UserError
+from cic.objectives import objectives
+from cic.runs import Run
+from cic.settings import pretrain_defaults
+
+SMALL: dict[str, Any] = {"scale": "smoke", "hidden": 16, "batch": 16, "warmup": 40, "quiet": True}
+TASK = "gridworld-reach_top_left"
+TASKS = {"reach_top_left", "reach_top_right", "reach_bottom_left", "reach_bottom_right"}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("workflow")
+
+
+@pytest.fixture(scope="module")
+def skills(home: Path) -> Path:
+    return cic.pretrain("gridworld", out=home / "skills", skill_dim=4, steps=100, milestones=(60,), **SMALL).path
+
+
+@pytest.fixture(scope="module")
+def tuned(home: Path, skills: Path) -> Path:
+    return cic.finetune(skills, TASK, out=home / "tuned", steps=80, eval_every=80, **SMALL).path
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "agent.safetensors")
+
+
+# ---- every method ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(name for name, _ in objectives()))
+def test_every_method_goes_from_pretraining_to_a_result(name: str, tmp_path: Path) -> None:
+    before = cic.pretrain("gridworld", name, out=tmp_path / "before", steps=60, checkpoint_every=60, **SMALL)
+    assert before.result["objective"] == name
+    after = cic.finetune(before.path, TASK, out=tmp_path / "after", steps=60, eval_every=60, trial_steps=10, **SMALL)
+    agent = cic.load(after.path)
+    dim = agent.objective.skill.dim
+    assert len(after.result["skill"]) == dim
+    action = agent.act(np.zeros(2, np.float32), np.array(after.result["skill"], np.float32))
+    assert action.shape == (2,)
+    found = cic.evaluate(after.path, episodes=2)
+    assert found.skill == after.result["skill"]
+    kind = agent.objective.skill.kind
+    if kind != "none":
+        table = json.loads((tmp_path / "after" / "trials.json").read_text())
+        expected = {"box": "grid", "onehot": "each", "sphere": "regress"}[kind]
+        assert table["method"] == expected
+        assert table["skill"] == after.result["skill"]
+    if kind == "onehot":
+        assert sorted(after.result["skill"]) == [0] * (dim - 1) + [1]
+    if kind == "sphere":
+        assert np.linalg.norm(after.result["skill"]) == pytest.approx(1, rel=1e-5)
+
+
+# ---- pre-training and loading ----------------------------------------------------------------------------------
+
+
+def test_a_pretraining_says_where_it_is_and_what_came_of_it(skills: Path) -> None:
+    result = json.loads((skills / "result.json").read_text())
+    assert (result["domain"], result["objective"], result["step"]) == ("gridworld", "cic", 100)
+
+
+def test_a_ready_made_config_can_be_given(tmp_path: Path) -> None:
+    config = pretrain_defaults("gridworld", "rnd", "smoke")
+    config = workflow.override(config, {"steps": 20, "hidden": 8})
+    done = cic.pretrain(config, out=tmp_path / "run", quiet=True)
+    assert Run(done.path).config["objective"] == "rnd"
+    assert Run(done.path).config["agent"]["hidden"] == 8
+
+
+def test_a_loaded_agent_is_the_saved_one(skills: Path) -> None:
+    for at, folder in ((None, "checkpoints/000000100"), (60, "milestones/000000060")):
+        agent, saved = cic.load(skills, at=at), weights(skills / folder)
+        state = agent.state_dict()
+        assert state.keys() == saved.keys()
+        assert all(torch.equal(state[name], saved[name]) for name in saved)
+    obs, skill = np.zeros((3, 2), np.float32), np.full(4, 0.5, np.float32)
+    assert cic.load(skills).act(obs, skill).shape == (3, 2)
+
+
+def test_settings_that_do_not_exist_or_fit_make_no_folder(tmp_path: Path) -> None:
+    for settings, word in [
+        ({"temprature": 1.0}, "unknown setting"),
+        ({"loss": "hinge"}, 'unknown loss "hinge"; choose one of: infonce, released'),
+        ({"steps": "many"}, "steps must be int, not 'many'"),
+        ({"temperature": None}, "temperature must be float, not None"),
+        ({"milestones": 7}, "milestones must be a list"),
+        ({"replay": 2}, "too small"),
+    ]:
+        with pytest.raises(UserError, match=word):
+            cic.pretrain("gridworld", out=tmp_path / "run", scale="smoke", quiet=True, **settings)
+        assert not (tmp_path / "run").exists()
+
+
+def test_a_mistake_leaves_the_users_own_folder_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(UserError, match="too small"):
+        cic.pretrain("gridworld", out=tmp_path, scale="smoke", replay=2, quiet=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+# ---- finetuning ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("critic", ["trunk", "all", "none"])
+def test_finetuning_starts_from_the_pretrained_weights(tmp_path: Path, skills: Path, critic: str) -> None:
+    path = cic.finetune(skills, TASK, out=tmp_path / "run", steps=45, critic=critic, seed=9, **SMALL).path
+    agent = workflow.build(Run(path)).agent.state_dict()
+    source = weights(skills / "checkpoints/000000100")
+    assert {name: value.tolist() for name, value in weights(path / "inherited").items()} == {
+        name: value.tolist() for name, value in source.items()
+    }
+    for name, value in agent.items():
+        taken = torch.equal(value, source[name])
+        if name.startswith(("actor.", "objective.")):
+            assert taken, name
+        elif name.startswith("critic.") and "weight" in name and value.ndim > 1:
+            assert taken == (critic == "all" or (critic == "trunk" and ".trunk." in name)), name
+        if name.startswith("target."):
+            assert torch.equal(value, agent[name.replace("target.", "critic.", 1)]), "the target is in step"
+
+
+def test_a_finetuning_remembers_where_it_came_from(tuned: Path, skills: Path) -> None:
+    config = Run(tuned).config
+    assert (config["objective"], config["pretrain_steps"], config["pretrain_seed"]) == ("cic", 100, 0)
+    assert config["pretrained"] == str(skills)
+    assert config["options"]["skill_dim"] == 4
+
+
+def test_a_finetuning_stands_alone(tuned: Path, tmp_path: Path) -> None:
+    """Without the pre-training's folder it is evaluated, and continued."""
+    path = Path(shutil.copytree(tuned, tmp_path / "moved"))
+    header = json.loads((path / "config.json").read_text())
+    assert header["config"]["pretrained"] != str(path)
+    (path / "result.json").unlink()
+    (path / "trials.json").unlink()
+    shutil.rmtree(path / "checkpoints")
+    assert cic.resume(path, quiet=True).result == json.loads((tuned / "result.json").read_text())
+    assert (path / "metrics.jsonl").read_bytes() == (tuned / "metrics.jsonl").read_bytes()
+
+
+def test_from_scratch_there_is_nothing_inherited_and_no_search(tmp_path: Path) -> None:
+    done = cic.finetune(None, TASK, out=tmp_path / "run", steps=60, **SMALL)
+    assert done.result["skill"] == []
+    config = Run(done.path).config
+    assert (config["objective"], config["pretrained"], config["pretrain_steps"]) == ("ddpg", None, 0)
+    assert not (done.path / "inherited").exists()
+    assert not (done.path / "trials.json").exists()
+
+
+def test_a_milestone_can_be_finetuned(tmp_path: Path, skills: Path) -> None:
+    path = cic.finetune(skills, TASK, at=60, out=tmp_path / "run", steps=45, **SMALL).path
+    assert Run(path).config["pretrain_steps"] == 60
+    inherited, milestone = weights(path / "inherited"), weights(skills / "milestones/000000060")
+    assert all(torch.equal(inherited[name], milestone[name]) for name in milestone)
+
+
+# ---- evaluation ------------------------------------------------------------------------------------------------
+
+
+def test_a_finetuned_run_is_evaluated_on_its_task_under_its_skill(tuned: Path) -> None:
+    found = cic.evaluate(tuned, episodes=3, seed=1)
+    result = json.loads((tuned / "result.json").read_text())
+    assert found.skill == result["skill"]
+    assert {task: len(returns) for task, returns in found.returns.items()} == {TASK: 3}
+    assert found == cic.evaluate(tuned, episodes=3, seed=1)
+
+
+def test_a_pretrained_run_is_evaluated_on_every_task(skills: Path) -> None:
+    found = cic.evaluate(skills, episodes=3)
+    assert found.returns.keys() == TASKS
+    assert all(len(returns) == 3 for returns in found.returns.values())
+    assert found.skill is None
+
+
+def test_one_number_stands_for_every_dimension(skills: Path, tuned: Path) -> None:
+    for run in (skills, tuned):
+        one = cic.evaluate(run, episodes=2, skill=np.array([0.5], np.float32))
+        all_four = cic.evaluate(run, episodes=2, skill=np.full(4, 0.5, np.float32))
+        assert one == all_four
+        assert one.skill == [0.5] * 4
+
+
+def test_the_skill_of_an_unfinished_finetuning_is_its_searchs(tuned: Path, tmp_path: Path) -> None:
+    path = Path(shutil.copytree(tuned, tmp_path / "run"))
+    (path / "result.json").unlink()
+    chosen = json.loads((path / "trials.json").read_text())["skill"]
+    assert cic.evaluate(path, episodes=1).skill == chosen
+    (path / "trials.json").unlink()
+    assert cic.evaluate(path, episodes=1).skill == [0.5] * 4, "before the search ended: the default"
+
+
+# ---- the package -----------------------------------------------------------------------------------------------
+
+
+def test_the_public_names_are_there_and_others_are_not() -> None:
+    for name in cic.__all__:
+        assert getattr(cic, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        cic.nonsense  # noqa: B018
