@@ -1,7 +1,7 @@
 """The update as one would write it from the paper: what the optimised one is compared with, in time and in numbers.
 
 Two separate critic heads, gradients for everything that has weights, s' embedded for queries and for keys, a (B, B, D)
-difference for the distances, one optimiser step after another, a loop over the target's parameters and `.item()` for each
+difference for the distances, one optimiser step after another, a loop over the target's parameters, `.item()` for each
 metric. CIC with its released options only.
 """
 

@@ -64,8 +64,8 @@ class Critic(nn.Module):
     def features(self, x: Tensor, action: Tensor) -> Tensor:
         """(2, B, out): what each head says."""
         hidden = F.relu(self.heads(self.trunk(torch.cat([x, action], dim=-1))))  # (B, 2H)
-        by_head = hidden.view(len(hidden), 2, -1).transpose(0, 1)  # (2, B, H), no copy
-        return torch.baddbmm(self.out_bias, by_head, self.out_weight)
+        both = torch.addmm(self.out_bias.flatten(), hidden, torch.block_diag(*self.out_weight))  # (B, 2·out)
+        return both.view(len(both), 2, -1).transpose(0, 1)
 
     def forward(self, x: Tensor, action: Tensor, skill: Tensor) -> Tensor:
         """(2, B, 1): both Q values. The plain critic does not look at `skill`; successor features do."""
