@@ -31,6 +31,7 @@ class SuiteEnv(VectorEnv):
         self._random = [np.random.RandomState(s) for s in self._seeds(seed)]
         threads = _thread_count(threads)
         self._engine: Engine = Single(domain) if num_envs == 1 else Many(domain, self.num_envs, threads)
+        self._advance = self._engine.advance
         self._controls = self._engine.controls
         self._flat_controls = self._controls.reshape(-1)
         self._scale = _control_scale(domain.model, self._shape)
@@ -46,10 +47,8 @@ class SuiteEnv(VectorEnv):
             controls += self._scale[0]
             controls *= self._scale[1]
             controls += self._scale[2]
-        self._engine.advance()
+        self._advance()
         obs, reward, terminated, truncated, rewards = self._read()
-        if self.task is not None:
-            reward[:] = rewards[self.task]
         self._clock += 1
         if self._clock >= self._alarm:
             truncated[:] = self._end()
@@ -122,7 +121,8 @@ class SuiteEnv(VectorEnv):
 
     def close_extras(self, **kwargs: Any) -> None:
         self._close_renderer()
-        self.__dict__.pop("_engine", None)  # and its threads
+        self.__dict__.pop("_engine", None)  # and with it
+        self.__dict__.pop("_advance", None)  # the threads
 
 
 def _control_scale(model: Any, shape: tuple[int, int]) -> tuple[Floats, Floats, Floats] | None:

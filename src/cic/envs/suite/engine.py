@@ -11,13 +11,14 @@ returns derived quantities. A single copy is faster without it, since its number
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import mujoco
 import numpy as np
 from mujoco.batch import Batch
 
-from cic.envs.suite.domain import Domain, Floats, Views
+from cic.envs.suite.domain import Domain, Floats, Squashed, Views
 from cic.envs.suite.window import Window
 from cic.errors import UserError
 
@@ -64,30 +65,16 @@ class Single(Engine):
     """One copy."""
 
     def __init__(self, domain: Domain) -> None:
-        self._domain, self._model, self._others = domain, domain.model, domain.substeps - 1
+        self._domain, self._model = domain, domain.model
         self._data = mujoco.MjData(domain.model)
-        self._window = Window(_looked_at(domain, self._data))
         self.controls = self._data.ctrl[None]
-        self.table = np.zeros((1, len(self._window.index)))
-        self._row = self.table[0]
-        self._squashed = domain.squashed(self.table)
-        self._early = 1.5 * domain.substeps * domain.model.opt.timestep
+        window = Window(_looked_at(domain, self._data))
+        self.table = np.zeros((1, len(window.index)))
+        self._fill = _filler(window, self.table[0], domain.squashed(self.table))
+        self.advance = _stepper(domain, self._data, self._fill)  # type: ignore[method-assign]
 
     def advance(self) -> None:
-        model, data = self._model, self._data
-        mujoco.mj_step2(model, data)
-        if self._others:
-            mujoco.mj_step(model, data, self._others)
-        mujoco.mj_step1(model, data)
-        # MuJoCo resets what it cannot integrate, the clock too, so its warnings need a look only early in an episode.
-        if data.time < self._early and any(data.warning[kind].number for kind in UNSTABLE):
-            raise _unstable(self._domain, 0)
-        self._fill()
-
-    def _fill(self) -> None:
-        self._window.read(self._row)
-        for squash, part in self._squashed:
-            squash(part, part)
+        """Replaced by a closure, which spares looking up a dozen attributes."""
 
     def begin(self, index: int, random: np.random.RandomState) -> None:
         self._domain.begin(self._data, random)
@@ -153,6 +140,36 @@ class Many(Engine):
 
     def data(self, index: int) -> Any:
         return self._batch.get_data(index)
+
+
+def _stepper(domain: Domain, data: Any, fill: Callable[[], None]) -> Callable[[], None]:
+    model, others = domain.model, domain.substeps - 1
+    finish, whole, start = mujoco.mj_step2, mujoco.mj_step, mujoco.mj_step1
+    early = 1.5 * domain.substeps * model.opt.timestep
+
+    def advance() -> None:
+        finish(model, data)
+        if others:
+            whole(model, data, others)
+        start(model, data)
+        # MuJoCo resets what it cannot integrate, the clock too, so its warnings need a look only early in an episode.
+        if data.time < early and any(data.warning[kind].number for kind in UNSTABLE):
+            raise _unstable(domain, 0)
+        fill()
+
+    return advance
+
+
+def _filler(window: Window, row: Floats, squashed: Squashed) -> Callable[[], None]:
+    # "clip" makes numpy write straight into `row`; no index is out of range.
+    take, index = window.block.take, window.index
+
+    def fill() -> None:
+        take(index, None, row, "clip")
+        for squash, part in squashed:
+            squash(part, part)
+
+    return fill
 
 
 def _looked_at(domain: Domain, source: Any) -> Views:

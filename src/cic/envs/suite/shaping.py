@@ -50,8 +50,9 @@ def length(*entries: Number) -> Number:
 
 def small_control(*controls: Number) -> Number:
     """1 if all are zero, 0.8 if all are full; controls beyond [-1, 1] are as good as full."""
-    effort = controls[0] * 0.0
-    for control in controls:
-        square = control * control
-        effort = effort + (min(square, 1.0) if isinstance(square, float) else np.minimum(square, 1.0))
-    return 1.0 - effort * (0.2 / len(controls))
+    if isinstance(controls[0], float):
+        effort = 0.0
+        for control in controls:
+            effort += control * control if -1.0 < control < 1.0 else 1.0
+        return 1.0 - 0.2 / len(controls) * effort
+    return 1.0 - 0.2 / len(controls) * np.minimum(np.square(controls), 1.0).sum(axis=0)  # type: ignore[no-any-return]

@@ -24,10 +24,6 @@ class Window:
         length = int(self.index.max()) + 1
         self.block = np.lib.stride_tricks.as_strided(lowest, (length,), (lowest.itemsize,), writeable=False)
 
-    def read(self, row: Floats) -> None:
-        """Copy the entries into `row`."""
-        self.block.take(self.index, None, row, "clip")  # "clip" reads straight into `row`; no index is out of range
-
 
 def _address(view: Floats) -> int:
     return int(view.__array_interface__["data"][0])

@@ -1,0 +1,1 @@
+"""Speed, measured against what it could be: `python -m benchmarks [name …]`."""
