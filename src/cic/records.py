@@ -90,7 +90,7 @@ class Run:
 
     @property
     def domain(self) -> str:
-        return str(self.config.get("domain") or self.task.split("-")[0])
+        return str(self.config.get("domain") or split_task(self.task)[0])
 
     @property
     def finished(self) -> bool:
@@ -225,6 +225,12 @@ def trials(run: Run) -> Trials | None:
 def media(run: Run) -> list[Path]:
     """The run's pictures, then its videos, each in order of name."""
     return [*sorted((run.path / "pictures").glob("*.png")), *sorted((run.path / "videos").glob("*.mp4"))]
+
+
+def split_task(task: str) -> tuple[str, str]:
+    """ "walker-run" → walker, run. "gymnasium:Hopper-v5" is a domain without named tasks."""
+    domain, _, name = (task, "", "") if ":" in task else task.partition("-")
+    return domain, name
 
 
 def flatten(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -173,3 +173,13 @@ def test_a_section_that_fails_costs_that_section(runs: Path, monkeypatch: pytest
     assert any("learning curves could not be made (ZeroDivisionError: odd data)" in n for n in result.notices)
     assert pages.table(root, "raw_scores")
     assert root.find(".//figure[@id='figure-profile']") is not None
+
+
+def test_environments_of_other_libraries(runs: Path) -> None:
+    """Their id has a dash and a colon, and they have no named tasks."""
+    finetune(runs, "gymnasium:Hopper-v5", "cic", 0, 900.0, name="hopper")
+    pretrain(runs, "gymnasium:Hopper-v5", "cic", 0, name="hopper-pretrain")
+    result, _, shown = make(runs)
+    assert "no expert score is known for gymnasium:Hopper-v5" in shown
+    raw = pages.table(pages.parse(result.page), "raw_scores")
+    assert raw[-1] | {"Domain": "gymnasium:Hopper-v5", "Task": "gymnasium:Hopper-v5", "CIC": "900 (1)"} == raw[-1]

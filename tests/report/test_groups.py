@@ -40,6 +40,7 @@ def test_seeds_and_tasks_are_one_row_in_the_papers_order(tmp_path: Path) -> None
         ({"pretrain_steps": 2_000_000}, "CIC (2M pre-trained)", "pretrain_steps"),
         ({"options": {"reward": "similarity"}}, "CIC (reward=similarity)", "options.reward"),
         ({"critic": "all"}, "CIC (critic=all)", "critic"),
+        ({"something_new": 3}, "CIC (something_new=3)", "something_new"),
         ({"agent": {"hidden": 512, "batch": 256, "lr": 1e-3}}, "CIC (hidden=512)", "agent.hidden"),
     ],
 )
@@ -83,10 +84,10 @@ def test_labels_name_as_few_keys_as_tell_rows_apart(tmp_path: Path) -> None:
 
 
 def test_split_gives_rows_to_any_key(tmp_path: Path) -> None:
-    finetune(tmp_path, seed=0, note="x")
-    finetune(tmp_path, seed=1, note="y")
+    finetune(tmp_path, seed=0, device="x")
+    finetune(tmp_path, seed=1, device="y")
     assert grouped(tmp_path)[0] == {"CIC": 2}
-    assert list(grouped(tmp_path, split=("note",))[0]) == ["CIC (note=x)", "CIC (note=y)"]
+    assert list(grouped(tmp_path, split=("device",))[0]) == ["CIC (device=x)", "CIC (device=y)"]
 
 
 def test_twins_count_once_and_are_said(tmp_path: Path) -> None:

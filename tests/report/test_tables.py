@@ -166,6 +166,14 @@ def test_holes_are_named(tmp_path: Path) -> None:
     _, computed, _ = built(tmp_path)
     assert "CIC: 3 run(s) per task, fewer for walker-flip (1)" in computed.coverage
     assert "spread of tasks with a single run" in computed.coverage
+    assert "fewer than 5 runs per task are too narrow" in computed.coverage
+
+
+def test_a_full_grid_of_enough_runs_needs_no_warning(tmp_path: Path) -> None:
+    for seed in range(5):
+        finetune(tmp_path, "walker-run", "cic", seed)
+    _, computed, _ = built(tmp_path)
+    assert computed.coverage == "Over 1 task(s): walker-run. All rows have 5 run(s) in every task."
 
 
 # ---- the paper's rows ----------------------------------------------------------------------------------------------

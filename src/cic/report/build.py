@@ -29,7 +29,7 @@ HEADINGS = {
     "pretraining": "Pre-training",
     "selection": "Skill selection",
     "media": "Pictures and videos",
-    "runs": "Runs and configs",
+    "runs": "Runs",
 }
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cic.records import FloatArray, Series
+from cic.records import FloatArray, Series, split_task
 from cic.report.curves import Curve, Metrics, curve, efficiency, normalised_series, task_series
 from cic.report.figures import Panel, Plot
 from cic.report.groups import Group, Study, count
@@ -16,7 +16,7 @@ from cic.report.options import ReportOptions
 from cic.report.score_tables import words
 from cic.report.scores import Scores, task_place
 from cic.report.style import Style
-from cic.statistics import Band
+from cic.statistics import Band, experts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,13 +37,13 @@ def sample_efficiency(study: Study, loaded: Metrics, scores: Scores, options: Re
     def draw(axes: Axes, _: bool) -> None:
         for index, (group, (steps, band)) in enumerate(overall):
             draw_band(axes, steps, band, study.styles[group.label], index)
-        _step_axis(axes, "Finetuning steps", "IQM, normalised")
+        _step_axis(axes, "Finetuning steps", "Normalised score")
 
     panels = [Panel("All tasks (IQM)", draw, "IQM of the normalised score against finetuning steps.")]
-    for domain in dict.fromkeys(task.split("-")[0] for task in scores.tasks):
-        tasks = [task for task in scores.tasks if task.split("-")[0] == domain]
-        lines = _lines(study.finetune, study, lambda group, tasks=tasks: normalised_series(group, loaded, tasks))  # type: ignore[misc]
-        panels.append(_curve_panel(f"{words(domain)} (mean)", lines, "Finetuning steps", "Mean, normalised"))
+    for domain in dict.fromkeys(split_task(task)[0] for task in scores.tasks):
+        tasks = [task for task in scores.tasks if split_task(task)[0] == domain]
+        lines = _lines(study, [(group, normalised_series(group, loaded, tasks)) for group in study.finetune])
+        panels.append(_curve_panel(f"{words(domain)} (mean)", lines, "Finetuning steps", "Normalised score"))
     caption = "Normalised score while finetuning: IQM with bootstrap intervals, and mean ± standard error by domain."
     legend = {group.label: study.styles[group.label] for group, _ in overall}
     return Plot("sample_efficiency", "Sample efficiency", caption, tuple(panels), legend, columns=2, cell=(3.3, 2.2))
@@ -54,7 +54,7 @@ def finetuning(study: Study, loaded: Metrics) -> Plot | None:
     tasks = sorted({run.task for group in study.finetune for run in group.runs}, key=task_place)
     panels, shown = [], set()
     for task in tasks:
-        lines = _lines(study.finetune, study, lambda group, task=task: task_series(group, loaded, "eval/return", task))  # type: ignore[misc]
+        lines = _lines(study, [(group, task_series(group, loaded, "eval/return", task)) for group in study.finetune])
         if lines:
             panels.append(_curve_panel(task_title(task), lines, "Steps", "Return"))
             shown |= {label for label, _, _ in lines}
@@ -66,23 +66,19 @@ def finetuning(study: Study, loaded: Metrics) -> Plot | None:
 
 def zero_shot(study: Study, loaded: Metrics) -> Plot | None:
     """What pre-training's random skills earn on each task, though no reward is ever shown to them."""
-    keys: dict[str, set[str]] = {}
+    keys: dict[tuple[str, str], str] = {}  # (domain, task) → key
     for group in study.pretrain:
         for run in group.runs:
             for key in loaded[run.path]:
                 if key.startswith("zero_shot/"):
-                    task = key.removeprefix("zero_shot/")
-                    keys.setdefault(task if "-" in task else f"{run.domain}-{task}", set()).add(key)
+                    task = key.removeprefix("zero_shot/").removeprefix(f"{run.domain}-")
+                    keys[run.domain, task] = key
     panels, shown = [], set()
-    for task in sorted(keys, key=task_place):
-        domain = task.split("-")[0]
-
-        def of(group: Group, domain: str = domain, names: set[str] = keys[task]) -> list[Series]:
-            inside = Group(group.label, group.method, tuple(run for run in group.runs if run.domain == domain))
-            return [series for key in names for series in task_series(inside, loaded, key)]
-
-        lines = _lines(study.pretrain, study, of)
-        panels.append(_curve_panel(task_title(task), lines, "Steps", "Return"))
+    for domain, task in sorted(keys, key=lambda pair: task_place("-".join(pair))):
+        inside = [_inside(group, domain) for group in study.pretrain]
+        key = keys[domain, task]
+        lines = _lines(study, [(group, task_series(group, loaded, key)) for group in inside])
+        panels.append(_curve_panel(f"{words(domain)}: {words(task).lower()}", lines, "Steps", "Return"))
         shown |= {label for label, _, _ in lines}
     caption = (
         "Pre-training: return of random skills on tasks that the agent never sees, mean ± standard error over runs."
@@ -101,23 +97,31 @@ DIAGNOSTICS = {
 
 def diagnostics(study: Study, loaded: Metrics) -> Plot | None:
     """Signs of life and of collapse, a panel per quantity and domain."""
+    domains = sorted({run.domain for group in study.pretrain for run in group.runs}, key=_domain_place)
     panels, shown = [], set()
-    for domain in sorted({run.domain for group in study.pretrain for run in group.runs}):
-        inside = [
-            Group(group.label, group.method, tuple(run for run in group.runs if run.domain == domain))
-            for group in study.pretrain
-        ]
-        for key, heading in DIAGNOSTICS.items():
-            lines = _lines(inside, study, lambda group, key=key: task_series(group, loaded, key))  # type: ignore[misc]
+    for key, heading in DIAGNOSTICS.items():
+        for domain in domains:
+            inside = [_inside(group, domain) for group in study.pretrain]
+            lines = _lines(study, [(group, task_series(group, loaded, key)) for group in inside])
             if not lines:
                 continue
-            chance = _lines(inside, study, lambda group: task_series(group, loaded, "skill/chance"))
+            chance = _lines(study, [(group, task_series(group, loaded, "skill/chance")) for group in inside])
             base = chance if key == "skill/accuracy" else []
             panels.append(_curve_panel(f"{words(domain)}: {heading.lower()}", lines, "Steps", "", base))
             shown |= {label for label, _, _ in lines}
     caption = "Pre-training: mean ± standard error over runs. Dotted: what guessing the skill would score."
     plot = _curve_plot("diagnostics", "Pre-training diagnostics", caption, panels, study, shown)
-    return plot and replace(plot, columns=3, cell=(2.33, 1.6))
+    return plot and replace(plot, columns=len(domains) if len(domains) in (2, 3) else 3, cell=(2.33, 1.6))
+
+
+def _inside(group: Group, domain: str) -> Group:
+    return Group(group.label, group.method, tuple(run for run in group.runs if run.domain == domain))
+
+
+def _domain_place(domain: str) -> tuple[int, str]:
+    """Sort key: the paper's order of domains, then the others by name."""
+    known = list(dict.fromkeys(split_task(task)[0] for task in experts()))
+    return (known.index(domain) if domain in known else len(known), domain)
 
 
 def _curve_plot(
@@ -129,8 +133,8 @@ def _curve_plot(
     return Plot(name, heading, caption, tuple(panels), legend)
 
 
-def _lines(groups: Sequence[Group], study: Study, series: Callable[[Group], list[Series]]) -> list[Line]:
-    found = [(group.label, study.styles[group.label], curve(series(group))) for group in groups]
+def _lines(study: Study, groups: Iterable[tuple[Group, list[Series]]]) -> list[Line]:
+    found = [(group.label, study.styles[group.label], curve(series)) for group, series in groups]
     return [(label, style, line) for label, style, line in found if line is not None]
 
 
@@ -162,7 +166,7 @@ def _step_axis(axes: Axes, x: str, y: str) -> None:
 
 
 def task_title(task: str) -> str:
-    domain, _, name = task.partition("-")
+    domain, name = split_task(task)
     return f"{words(domain)}: {words(name).lower()}" if name else words(domain)
 
 

@@ -7,6 +7,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import zip_longest
+from textwrap import shorten
 
 from cic.records import Run, flatten, media
 from cic.report.groups import Group, Study, count
@@ -58,7 +59,7 @@ def _medium(group: Group, run: Run, name: str, uri: str) -> str:
     if name.endswith(".mp4"):
         body = f'<video controls="controls" preload="metadata" src="{uri}" aria-label="{what}"></video>'
     else:
-        body = f'<img src="{uri}" alt="{what}" />'
+        body = f'<img src="{uri}" alt="{what}">'
     return f"<figure>{body}<figcaption>{what}</figcaption></figure>"
 
 
@@ -67,7 +68,7 @@ def runs_table(study: Study) -> Table:
     for group in study.groups:
         for run in group.runs:
             where = run.task or run.domain
-            state = f"{run.state}: {run.message}" if run.message and run.state != "finished" else run.state
+            state = f"{run.state}: {shorten(run.message, 80)}" if run.message else run.state
             score = number(run.score, 1) if run.kind == "finetune" else "–"
             progress = f"{count(run.step)} of {count(run.steps)}"
             lines.append([run.name, run.kind, group.label, where, str(run.seed), state, progress, score])

@@ -17,8 +17,19 @@ from cic.records import Run, flatten
 from cic.report.style import Style, place, styles, title
 
 BUDGETS = ("scale", "steps", "pretrain_steps")
-_SETTINGS = {"critic", "skill", "warmup", "update_every", "num_envs", "replay"}
-_PARTS = ("agent.", "options.", "selection.")
+_HARMLESS = {
+    "objective",
+    "task",
+    "domain",
+    "seed",
+    "pretrained",
+    "pretrain_seed",
+    "preset",
+    "device",
+    "threads",
+    "wandb",
+}
+_HARMLESS |= {"log_every", "checkpoint_every", "milestones", "eval_every", "eval_episodes", *BUDGETS}
 
 
 @dataclass(frozen=True)
@@ -99,9 +110,8 @@ def _rows(method: str, runs: Sequence[Run], apart: Sequence[str]) -> dict[str, l
 
 
 def settings(run: Run) -> dict[str, Any]:
-    """What can change a run's outcome, besides seed, task and budget."""
-    flat = flatten(run.config)
-    return {key: value for key, value in flat.items() if key in _SETTINGS or key.startswith(_PARTS)}
+    """What may change a run's outcome, besides seed, task and budget: everything that is not known to be harmless."""
+    return {key: value for key, value in flatten(run.config).items() if key not in _HARMLESS}
 
 
 def differences(runs: Sequence[Run]) -> list[str]:

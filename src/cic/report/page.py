@@ -1,4 +1,4 @@
-"""The HTML page: one file, no scripts, nothing from the network; well-formed as XML too, so that tests can read it."""
+"""The HTML page: one file, no scripts, nothing from the network; every element that may be closed is closed."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ def page(
     """The whole document. `keys` are the legend's images in the order of `figure_html`'s labels."""
     now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     css = importlib.resources.files("cic.report").joinpath("page.css").read_text(encoding="utf-8")
-    reload = f'<meta http-equiv="refresh" content="{max(1, round(refresh))}" />' if refresh else ""
+    reload = f'<meta http-equiv="refresh" content="{max(1, round(refresh))}">' if refresh else ""
     links = "".join(f'<li><a href="#{section.id}">{html.escape(section.title)}</a></li>' for section in sections)
     going = ", while runs are going on" if refresh else ""
     body = "".join(_section(section) for section in sections) or NO_SECTION
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
-<meta charset="utf-8" />
-<meta name="viewport" content="width=device-width, initial-scale=1" />
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
 {reload}<title>Skill discovery: report</title>
-<link rel="icon" href="data:," />
+<link rel="icon" href="data:,">
 <style>
 {css}
 {_key_rules(keys)}
@@ -75,20 +75,21 @@ def figure_html(plot: Plot, images: Sequence[str], labels: Sequence[str], sectio
     )
     legend = f'<ul class="legend">{entries}</ul>' if entries else ""
     panels = "".join(_panel(plot, panel, image) for panel, image in zip(plot.panels, images, strict=True))
-    wide, width = " wide" if len(plot.panels) == 1 else "", round(90 * plot.alone[0])
+    shape = {1: " wide", 4: " pairs" if plot.alone[0] > 3.1 else ""}.get(len(plot.panels), "")
+    width = round((120 if len(plot.panels) == 1 else 90) * plot.alone[0])  # at 90 pixels per inch four fit in a row
     return (
         f'<figure id="figure-{plot.name}">{title}{legend}'
-        f'<div class="panels{wide}" style="--width: {width}px">{panels}</div>'
+        f'<div class="panels{shape}" style="--width: min(100%, {width}px)">{panels}</div>'
         f"<figcaption>{html.escape(plot.caption)}</figcaption></figure>"
     )
 
 
 def _panel(plot: Plot, panel: Panel, image: str) -> str:
     width, height = (round(96 * inches) for inches in plot.alone)
-    title = f"<p>{html.escape(panel.title)}</p>" if len(plot.panels) > 1 else ""
+    title = f"<p>{html.escape(panel.title)}</p>" if panel.title != plot.title else ""
     source = data_uri("image/svg+xml", image.encode())
     alt = html.escape(panel.alt)
-    return f'<div class="panel">{title}<img src="{source}" alt="{alt}" width="{width}" height="{height}" /></div>'
+    return f'<div class="panel">{title}<img src="{source}" alt="{alt}" width="{width}" height="{height}"></div>'
 
 
 def data_uri(kind: str, data: bytes) -> str:

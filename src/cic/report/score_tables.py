@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cic.records import split_task
 from cic.report import paper
 from cic.report.groups import Study
 from cic.report.options import ReportOptions
@@ -82,7 +83,7 @@ def raw_table(study: Study, options: ReportOptions) -> Table:
     usual = max(set(counts), key=counts.count) if counts else 10
     lines, records, above = [], [], ""
     for task in tasks:
-        domain, _, name = task.partition("-")
+        domain, name = split_task(task)
         expert = experts().get(task, math.nan)
         means = {c.label: c.scores[task].mean for c in columns if task in c.scores and not c.published}
         best = max(means, key=means.__getitem__) if len(means) > 1 else ""
@@ -120,7 +121,8 @@ def _plus_minus(score: _Score, usual: int) -> str:
 
 
 def words(name: str) -> str:
-    return name.replace("_", " ").capitalize()
+    """reach_top_left → Reach top left; an id of another library stays as it is."""
+    return name if ":" in name else name.replace("_", " ").capitalize()
 
 
 # ---- improvement and reward variants -------------------------------------------------------------------------------
@@ -171,6 +173,6 @@ def _domain_means(scores: dict[str, list[float]]) -> dict[str, float]:
     means = {task: float(np.mean([normalised(task, score) for score in returns])) for task, returns in scores.items()}
     domains = {}
     for domain in ("walker", "quadruped"):
-        values = [mean for task, mean in means.items() if task.split("-")[0] == domain and task in experts()]
+        values = [mean for task, mean in means.items() if split_task(task)[0] == domain and task in experts()]
         domains[domain] = float(np.mean(values)) if values else math.nan
     return domains | {"mean": (domains["walker"] + domains["quadruped"]) / 2}

@@ -51,7 +51,7 @@ class Table:
     heads: int = 1
     """How many leading columns name the row."""
     words: bool = False
-    """Cells are text: aligned left, and wrapped."""
+    """Cells are text: aligned left, the last one wrapped."""
     records: Sequence[Mapping[str, Any]] = field(default=())
     """The same as data: one dict per number, written as CSV."""
 
@@ -128,7 +128,7 @@ def to_html(table: Table) -> str:
         body.append(f"<tr{block}>{''.join(cells)}</tr>")
     label, caption = html.escape(table.title), html.escape(table.caption)
     return (
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{label}">'
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{label}, table">'
         f'<table id="table-{table.name}"{words} aria-label="{label}" aria-describedby="caption-{table.name}">'
         f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
         f'<p class="caption" id="caption-{table.name}">{caption}</p>'
