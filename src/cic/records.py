@@ -187,9 +187,9 @@ def metrics(run: Run, wanted: Sequence[str] = ("",), file: str = "metrics.jsonl"
     A cut-off last line is normal: the run is being written. A step that was logged twice (a resumed run) counts once,
     with its later value.
     """
-    prefixes = tuple(wanted)
+    prefixes, skipped = tuple(wanted), set[str]()
     path = run.path / file
-    columns: dict[str, dict[float, float]] = {}
+    columns: dict[str, tuple[list[float], list[float]]] = {}
     bad = 0
     try:
         with path.open(encoding="utf-8", errors="replace") as lines:
@@ -198,15 +198,21 @@ def metrics(run: Run, wanted: Sequence[str] = ("",), file: str = "metrics.jsonl"
                 if row is None:
                     bad += line.endswith("\n")
                     continue
-                step = _number(row.get("step"))
                 for key, value in row.items():
-                    if key.startswith(prefixes) and (value is None or isinstance(value, int | float)):
-                        columns.setdefault(key, {})[step] = _number(value)
+                    if key in skipped or not (value is None or isinstance(value, int | float)):
+                        continue
+                    if key not in columns:
+                        if not key.startswith(prefixes):
+                            skipped.add(key)
+                            continue
+                        columns[key] = [], []
+                    columns[key][0].append(row["step"])
+                    columns[key][1].append(value if isinstance(value, float) else _number(value))
     except FileNotFoundError:
         return {}, ""
     except OSError as error:
         return {}, f"{run.name}: {file} cannot be read ({error.strerror})"
-    series = {key: _series(column) for key, column in columns.items()}
+    series = {key: _series(*column) for key, column in columns.items()}
     return series, f"{run.name}: {bad} broken line(s) in {file} are left out" if bad else ""
 
 
@@ -267,13 +273,17 @@ def _row(line: str) -> dict[str, Any] | None:
     return row if isinstance(row, dict) and math.isfinite(_number(row.get("step"))) else None
 
 
-def _series(column: dict[float, float]) -> Series:
-    steps = np.array(sorted(column), dtype=np.float64)
-    return Series(steps, np.array([column[step] for step in steps], dtype=np.float64))
+def _series(steps: list[float], values: list[float]) -> Series:
+    """In order of steps; of a step that was logged twice, the later value."""
+    unique, last = np.unique(np.array(steps[::-1], dtype=np.float64), return_index=True)
+    return Series(unique, np.array(values[::-1], dtype=np.float64)[last])
 
 
 def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    try:
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    except OverflowError:  # JSON has integers without end
+        return math.nan
 
 
 def _integer(value: Any) -> int:

@@ -227,7 +227,10 @@ def _at(band: Band, index: int) -> Estimate:
 
 @functools.cache
 def _resampler() -> Any:
-    from rliable.library import StratifiedIndependentBootstrap
+    try:
+        from rliable.library import StratifiedIndependentBootstrap
+    except ModuleNotFoundError as error:
+        raise UserError(f"intervals need the package {error.name}: pip install 'cic[report]'") from None
 
     class Resampler(StratifiedIndependentBootstrap):  # type: ignore[misc]
         """rliable's stratified bootstrap of one or more groups, with holes and a seed of its own."""

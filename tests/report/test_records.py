@@ -6,12 +6,16 @@ import json
 import math
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from make_runs import finetune, pretrain, write_json
 
 from cic import records
 from cic.errors import UserError
+from cic.report import groups, notices
 
 
 def one(path: Path) -> records.Run:
@@ -130,6 +134,48 @@ def test_a_run_that_did_not_finish_has_no_score(tmp_path: Path, state: str) -> N
     run = finetune(tmp_path, state=state)
     write_json(run / "result.json", {"return": 5.0})  # left from an earlier time
     assert math.isnan(one(run).score)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.just(10**400) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+KEYS = ["objective", "seed", "task", "domain", "scale", "steps", "pretrain_steps", "agent", "options", "pretrained"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    config=st.dictionaries(st.sampled_from(KEYS), JSON),
+    status=st.dictionaries(st.sampled_from(["state", "step", "message", "updated"]), JSON),
+    result=st.dictionaries(st.just("return"), JSON),
+    rows=st.lists(st.dictionaries(st.sampled_from(["step", "eval/return", "x"]), JSON) | JSON, max_size=4),
+    trials=st.dictionaries(st.sampled_from(["method", "chosen", "trials"]), JSON),
+)
+def test_any_json_is_no_crash(
+    tmp_path_factory: pytest.TempPathFactory, config: Any, status: Any, result: Any, rows: Any, trials: Any
+) -> None:
+    """Values of every type in every place, up to the grouping of runs."""
+    folder = tmp_path_factory.mktemp("any")
+    for kind in ("pretrain", "finetune"):
+        base = {"objective": "cic", "seed": 0, "task": "walker-run", "domain": "walker"}
+        document = {"format": 1, "kind": kind, "config": base | config}
+        write_json(folder / kind / "config.json", document)
+        write_json(folder / kind / "status.json", status)
+        write_json(folder / kind / "result.json", result)
+        write_json(folder / kind / "trials.json", trials)
+        (folder / kind / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    runs, _ = records.read([folder])
+    assert len(runs) == 2
+    said: list[str] = []
+    kept = notices.without_twins(runs, said)
+    study = groups.study(kept, False, (), said)
+    notices.same_seeds(study.groups, said)
+    notices.states(kept, said)
+    notices.budgets(study.finetune, said)
+    for run in kept:
+        records.metrics(run)
+        records.trials(run)
 
 
 # ---- metrics -------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pytest
 from make_runs import finetune, media, pretrain
 
 from cic.errors import UserError
-from cic.report import ReportOptions, ReportResult, report
+from cic.report import ReportOptions, ReportResult, build, report
 from cic.statistics import experts
 
 FIGURES = {"aggregate", "sample_efficiency", "finetuning", "profile", "improvement", "zero_shot", "diagnostics"}
@@ -28,7 +28,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[ReportResult, ET.Ele
     """Three methods on three tasks of two domains, three seeds."""
     folder = tmp_path_factory.mktemp("report")
     rng = np.random.default_rng(0)
-    for index, method in enumerate(("ddpg", "cic", "my<method>&")):
+    for index, method in enumerate(("ddpg", "cic", "my<$method>&")):
         for task in ("walker-run", "walker-flip", "jaco-reach_top_left"):
             scores = (experts()[task] * rng.uniform(0.2 + 0.2 * index, 0.5 + 0.2 * index, size=3)).tolist()
             SCORES[method, task] = scores
@@ -117,7 +117,7 @@ def test_raw_scores_on_the_page(made: tuple[ReportResult, ET.Element]) -> None:
     assert [row["Domain"] for row in rows] == ["Walker", "", "Jaco"]
     for row, task in zip(rows, ("walker-flip", "walker-run", "jaco-reach_top_left"), strict=True):
         assert float(row["Expert"]) == experts()[task]
-        for method in ("ddpg", "cic", "my<method>&"):
+        for method in ("ddpg", "cic", "my<$method>&"):
             scores = SCORES[method, task]
             stderr = np.std(scores, ddof=1) / np.sqrt(3)
             assert row[label(method)] == f"{np.mean(scores):.0f} ± {stderr:.0f}"
@@ -126,8 +126,8 @@ def test_raw_scores_on_the_page(made: tuple[ReportResult, ET.Element]) -> None:
 
 def test_statistics_on_the_page(made: tuple[ReportResult, ET.Element]) -> None:
     rows = {row["Method"]: row for row in pages.table(made[1], "aggregate")}
-    assert list(rows) == ["DDPG", "CIC", "CIC (paper)", "my<method>&"]
-    for method in ("ddpg", "cic", "my<method>&"):
+    assert list(rows) == ["DDPG", "CIC", "CIC (paper)", "my<$method>&"]
+    for method in ("ddpg", "cic", "my<$method>&"):
         matrix = np.array([np.array(SCORES[method, t]) / experts()[t] for t in experts() if (method, t) in SCORES])
         row, flat = rows[label(method)], np.sort(matrix.ravel())
         expected = {
@@ -145,7 +145,7 @@ def test_statistics_on_the_page(made: tuple[ReportResult, ET.Element]) -> None:
 
 def test_improvement_on_the_page(made: tuple[ReportResult, ET.Element]) -> None:
     rows = {row["Y"]: row["P(CIC > Y)"] for row in pages.table(made[1], "improvement")}
-    for method in ("ddpg", "my<method>&"):
+    for method in ("ddpg", "my<$method>&"):
         tasks = [task for name, task in SCORES if name == method]
         wins = np.mean([np.mean([[x > y for y in SCORES[method, t]] for x in SCORES["cic", t]]) for t in tasks])
         assert rows[label(method)].startswith(f"{wins:.2f} [")
@@ -209,8 +209,23 @@ def test_the_reference_can_be_chosen(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     finetune(tmp_path / "runs")
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot make the folder"):
+    with pytest.raises(UserError, match="cannot write the report"):
         report([tmp_path / "runs"], tmp_path / "file" / "out")
+
+
+def test_a_missing_extra_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finetune(tmp_path)
+    monkeypatch.setattr(build, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"matplotlib and rliable: pip install 'cic\[report\]'"):
+        report([tmp_path], tmp_path / "out")
+
+
+def test_pretraining_alone(tmp_path: Path) -> None:
+    pretrain(tmp_path / "runs")
+    result = report([tmp_path / "runs"], tmp_path / "out", ReportOptions(figures=()))
+    root = pages.parse(result.page)
+    assert pages.problems(root) == []
+    assert [link.get("href") for link in root.findall(".//nav//a")] == ["#pretraining", "#runs"]
 
 
 @pytest.mark.parametrize("bad", [{"interval": 0.0}, {"media": -1.0}, {"reps": 0}, {"confidence": 2.0}])

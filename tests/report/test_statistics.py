@@ -230,6 +230,13 @@ def test_bad_bootstrap_is_said(bad: dict[str, float]) -> None:
         Bootstrap(**bad)  # type: ignore[arg-type]
 
 
+def test_a_missing_extra_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    statistics._resampler.cache_clear()
+    monkeypatch.setitem(sys.modules, "rliable.library", None)
+    with pytest.raises(UserError, match="pip install"):
+        statistics.aggregate(matrix({"a": [0.5, 0.6]}), FAST)
+
+
 def test_importing_is_light() -> None:
     code = "import sys, cic.statistics, cic.records, cic.report; print([m for m in %r if m in sys.modules])"
     heavy = ["rliable", "matplotlib", "pandas", "scipy", "torch"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 from cic import records
@@ -65,6 +66,7 @@ class _Builder:
 def report(runs: Sequence[Path], out: Path, options: ReportOptions | None = None) -> ReportResult:
     """Make the report of all run folders at or below `runs` in the folder `out`."""
     options = options or ReportOptions()
+    _require_extra()
     paper.select(options.paper)  # a wrong name is said before the work
     found, said = records.read([Path(path) for path in runs])
     if not found and not options.paper:
@@ -75,10 +77,14 @@ def report(runs: Sequence[Path], out: Path, options: ReportOptions | None = None
     notices.states(counted, said)
     notices.budgets(study.finetune, said)
     computed = scores.compute(study, options, said)
-    builder = _Builder(_folder(out), options, study, computed, curves.load(counted, said), said)
-    for name, build in _SECTIONS.items():
-        _attempt(builder, name, build)
-    return _write(builder, found, counted)
+    builder = _Builder(Path(out), options, study, computed, curves.load(counted, said), said)
+    try:
+        builder.out.mkdir(parents=True, exist_ok=True)
+        for name, build in _SECTIONS.items():
+            _attempt(builder, name, build)
+        return _write(builder, found, counted)
+    except OSError as error:
+        raise UserError(f"cannot write the report to {out}: {error.strerror or error}") from error
 
 
 def _attempt(builder: _Builder, name: str, build: Callable[[_Builder], None]) -> None:
@@ -87,7 +93,7 @@ def _attempt(builder: _Builder, name: str, build: Callable[[_Builder], None]) ->
     except UserError as error:
         builder.notices.append(f"{HEADINGS[name].lower()}: {error}")
     except OSError:
-        raise  # a full disk is nobody's odd data
+        raise  # a full disk is not one section's matter
     except Exception as error:  # whatever odd data does to one section, the others are still made
         builder.notices.append(f"{HEADINGS[name].lower()} could not be made ({type(error).__name__}: {error})")
 
@@ -113,12 +119,10 @@ def _write(builder: _Builder, found: Sequence[Run], counted: Sequence[Run]) -> R
     )
 
 
-def _folder(out: Path) -> Path:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot make the folder {out}: {error.strerror}") from None
-    return out
+def _require_extra() -> None:
+    missing = [name for name in ("matplotlib", "rliable") if find_spec(name) is None]
+    if missing:
+        raise UserError(f"the report needs {' and '.join(missing)}: pip install 'cic[report]'")
 
 
 # ---- sections ------------------------------------------------------------------------------------------------------

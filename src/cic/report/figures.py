@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Panel:
+    """One pair of axes."""
+
     title: str
     draw: Callable[[Axes, bool], None]
     """Draws into the axes; the flag says whether the panel is a row's first and names what the row shares."""
@@ -29,6 +31,8 @@ class Panel:
 
 @dataclass(frozen=True)
 class Plot:
+    """A figure before it is drawn."""
+
     name: str
     title: str
     caption: str
@@ -41,8 +45,6 @@ class Plot:
     """Inches of one panel on the page."""
     margin: float = 0.0
     """Inches to the left of the grid for row labels."""
-    markers: bool = False
-    """The legend shows markers without lines."""
 
 
 def save(plot: Plot, folder: Path, endings: Sequence[str]) -> list[Path]:
@@ -71,12 +73,12 @@ def svgs(plot: Plot) -> list[str]:
     return images
 
 
-def key(style: Style, line: bool = True) -> str:
+def key(style: Style) -> str:
     """A legend's entry: a piece of line with its marker."""
     with _settings():
         figure, (axes,) = _figure(1, 1, (0.36, 0.15))
         axes.set_axis_off()
-        axes.plot([0, 2], [0, 0], **style.line) if line else None
+        axes.plot([0, 2], [0, 0], **style.line)
         axes.plot([1], [0], **style.point, linestyle="none")
         axes.set(xlim=(0, 2), ylim=(-1, 1))
         return _svg(figure)
@@ -88,8 +90,7 @@ def _grid(plot: Plot) -> Figure:
     lines = -(-count // columns)
     width = columns * plot.cell[0] + plot.margin
     height = lines * plot.cell[1] + (0.16 * _legend_shape(plot, width)[0] + 0.1 if plot.legend else 0.0)
-    size = (width, height)
-    figure, axes = _figure(lines, columns, size)
+    figure, axes = _figure(lines, columns, (width, height))
     for index, (panel, axis) in enumerate(zip(plot.panels, axes, strict=False)):
         panel.draw(axis, index % columns == 0)
         axis.set_title(panel.title)
@@ -103,10 +104,7 @@ def _grid(plot: Plot) -> Figure:
 def _legend(figure: Figure, plot: Plot, width: float) -> None:
     from matplotlib.lines import Line2D
 
-    handles = [
-        Line2D([], [], **({"linestyle": "none", "color": s.colour} if plot.markers else s.line), **s.point, label=label)
-        for label, s in plot.legend.items()
-    ]
+    handles = [Line2D([], [], **style.line, **style.point, label=label) for label, style in plot.legend.items()]
     _, columns = _legend_shape(plot, width)
     by_row = [handles[i] for column in range(columns) for i in range(column, len(handles), columns)]
     figure.legend(handles=by_row, loc="outside lower center", ncols=columns, columnspacing=1.2)  # fills columns first

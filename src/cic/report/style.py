@@ -137,6 +137,7 @@ FIGURE: dict[str, Any] = {
     "ytick.color": "#333333",
     "lines.linewidth": 1.5,
     "lines.markersize": 4.5,
+    "text.parse_math": False,  # a method may have a $ in its name
     "pdf.fonttype": 42,  # text stays text: editable, and accepted by conferences
     "svg.fonttype": "none",
     "svg.hashsalt": "cic",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cic import records
@@ -23,6 +24,7 @@ def watch(
     sleep: Callable[[float], None] = time.sleep,
 ) -> ReportResult:
     """Report until no run is going on; `made` hears of each report. Folders without any run yet are waited for."""
+    options = replace(options, watch=True)  # the page reloads itself
     before: State | None = None
     result: ReportResult | None = None
     while True:
