@@ -32,6 +32,11 @@ def test_unknown_names(name: str, message: str) -> None:
     assert "\n" not in str(error.value)
 
 
+def test_a_name_must_be_a_string() -> None:
+    with pytest.raises(UserError, match="must be a string, not None"):
+        cic.envs.make(None)  # type: ignore[arg-type]
+
+
 def test_names_of_all_kinds() -> None:
     assert cic.envs.split_name("walker-run") == cic.envs.split_name("cic/walker-run-v0") == ("walker", "run")
     assert cic.envs.split_name("point_mass") == ("point_mass", None)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.float32]
 Bools = npt.NDArray[np.bool_]
 State = dict[str, npt.NDArray[Any]]
-FLOAT32 = np.dtype(np.float32)
 Step = tuple[Array, Array, Bools, Bools, dict[str, Any]]
 
 
@@ -121,17 +120,6 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
         """The actions as float32 (N, action). Whether they are finite, `_check_finite` asks."""
         if self._blocked:
             raise self._blocked_error()
-        if type(actions) is not np.ndarray or actions.dtype is not FLOAT32 or actions.shape != self._shape:
-            return self._as_actions(actions)
-        return actions
-
-    def _check_finite(self, actions: Array) -> None:
-        bad = np.argwhere(~np.isfinite(actions))
-        if len(bad):
-            copy = int(bad[0, 0])
-            raise UserError(f"{self.name}: the action of copy {copy} is not finite: {actions[copy].tolist()}")
-
-    def _as_actions(self, actions: Any) -> Array:
         try:
             array = np.asarray(actions, np.float32)
         except (TypeError, ValueError) as error:
@@ -139,6 +127,12 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
         if array.shape != self._shape:
             raise UserError(f"{self.name}: actions have shape {array.shape}, expected {self._shape} (copies, action)")
         return array
+
+    def _check_finite(self, actions: Array) -> None:
+        bad = np.argwhere(~np.isfinite(actions))
+        if len(bad):
+            copy = int(bad[0, 0])
+            raise UserError(f"{self.name}: the action of copy {copy} is not finite: {actions[copy].tolist()}")
 
     def _blocked_error(self) -> UserError:
         if self.closed:

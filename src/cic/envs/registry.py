@@ -23,11 +23,11 @@ def make(name: str, num_envs: int = 1, seed: int = 0, threads: int | None = None
     `name` is a domain (`"walker"`, reward-free), a task (`"walker-run"`), a name given to `register_env`, or
     `"gymnasium:"` with an id of Gymnasium's.
     """
+    domain, task = split_name(name)
     if name in _OWN:
         return _foreign(name, _OWN[name], num_envs, seed)
     if name.startswith(GYMNASIUM):
         return _foreign(name, partial(_gymnasium_make, name.removeprefix(GYMNASIUM)), num_envs, seed)
-    domain, task = split_name(name)
     create = importlib.import_module(DOMAINS[domain].module).create
     env: VectorEnv = create(f"{domain}-{task}" if task else domain, task, num_envs, seed, threads)
     return env
@@ -50,6 +50,8 @@ def split_name(name: str) -> tuple[str, str | None]:
 
     The user's own and Gymnasium's environments are each a domain of their own, without named tasks.
     """
+    if not isinstance(name, str):
+        raise UserError(f"the name of an environment must be a string, not {name!r}")
     if name in _OWN or name.startswith(GYMNASIUM):
         return name, None
     plain = name.removeprefix("cic/").removesuffix("-v0")

@@ -16,6 +16,8 @@ from cic.envs.suite.engine import Engine, Many, Single
 from cic.envs.suite.readout import reader
 from cic.errors import UserError
 
+FLOAT32 = np.dtype(np.float32)
+
 
 class SuiteEnv(VectorEnv):
     """N copies of one domain, on all cores."""
@@ -34,14 +36,23 @@ class SuiteEnv(VectorEnv):
         self._advance = self._engine.advance
         self._controls = self._engine.controls
         self._flat_controls = self._controls.reshape(-1)
+        self._few = self._flat_controls.size <= 32  # so that Python adds faster than numpy
         self._scale = _control_scale(domain.model, self._shape)
         self._read = reader(domain, self._engine.table)
         self._renderer: Any = None
 
     def step(self, actions: Array) -> Step:
+        # The question that good actions pass in a hurry.
+        if (
+            self._blocked
+            or type(actions) is not np.ndarray
+            or actions.dtype is not FLOAT32
+            or actions.shape != self._shape
+        ):
+            actions = self._check_actions(actions)
         controls, flat = self._controls, self._flat_controls
-        controls[:] = actions = self._check_actions(actions)
-        if not math.isfinite(flat.dot(flat)):
+        controls[:] = actions
+        if not math.isfinite(sum(flat.tolist()) if self._few else flat.dot(flat)):
             self._check_finite(actions)
         if self._scale is not None:
             controls += self._scale[0]
