@@ -237,6 +237,16 @@ def test_overflow_with_a_new_skill_at_every_step() -> None:
     assert len(pair.replay.skills) <= 512, "skills of overwritten records must make room"
 
 
+@pytest.mark.parametrize(("copies", "slots"), [(1, 63), (1, 64), (1, 65), (2, 32), (2, 64), (1, 128)])
+def test_as_many_skills_as_the_table_has_rows(copies: int, slots: int) -> None:
+    """The oldest record's skill is the first to be lost if the table is a row too small."""
+    pair = Pair(copies, slots)
+    for t in range(3 * slots + 5):
+        pair.step([GOES_ON] * copies, [copies * t + copy for copy in range(copies)])
+        if t >= 3 * slots:
+            pair.check()
+
+
 def test_a_skill_that_lasts_survives_a_copy_that_changes_all_the_time() -> None:
     pair = Pair(copies=2, slots=90)
     for t in range(300):
