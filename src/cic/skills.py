@@ -134,7 +134,7 @@ def _film(agent: Agent, env_name: str, skills: Array, seed: int, out: Path) -> P
         return None
     finally:
         env.close()
-    imageio.mimwrite(out, frames, fps=30, macro_block_size=1, quality=7)
+    imageio.mimwrite(out, frames, fps=15, macro_block_size=1, quality=7)
     return out
 
 
@@ -143,7 +143,7 @@ def _frames(agent: Agent, env: Any, skills: Array, seed: int) -> list[npt.NDArra
     obs, _ = env.reset(seed=[seed] * len(skills))
     frames = []
     for step in range(200):
-        if step % 2 == 0:
+        if step % 4 == 0:
             tiles = [env.render(index, width=160, height=160) for index in range(len(skills))]
             tiles += [np.zeros_like(tiles[0])] * (-len(tiles) % columns)
             rows = [np.concatenate(tiles[i : i + columns], axis=1) for i in range(0, len(tiles), columns)]
