@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +24,8 @@ def shown(a: Path, b: Path, options: CompareOptions = FAST) -> str:
 
 
 def row(text: str, name: str) -> list[str]:
-    line = next(line for line in text.splitlines() if line.startswith(f"│ {name}"))
-    return [cell.strip() for cell in line.strip("│").split("│")]
+    line = next(line for line in text.splitlines() if line.startswith(name))
+    return re.split(r" {2,}", line.strip())
 
 
 def make(folder: Path, method: str, scores: list[float], task: str = "walker-run") -> None:
@@ -45,8 +46,19 @@ def test_difference_and_probability(tmp_path: Path) -> None:
     assert low < 65 < high
     wins = np.mean([[x > y for y in theirs] for x in ours])
     assert cells[4].startswith(f"{wins:.2f} [")
-    assert row(text, "Mean, normalised")[3].startswith(f"+{65 / 796:.2f} [")
+    assert row(text, "Mean   ")[3].startswith(f"+{65 / 796:.2f} [")
     assert row(text, "Optimality gap")[3].startswith(f"−{65 / 796:.2f} [")
+
+
+def test_fits_a_terminal_of_80_columns(tmp_path: Path) -> None:
+    make(tmp_path / "a", "cic", [410.0, 420.0])
+    make(tmp_path / "b", "aps", [300.0, 430.0])
+    console = Console(file=io.StringIO(), width=80)
+    console.print(compare([tmp_path / "a"], [tmp_path / "b"], FAST))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert sum(line.startswith("IQM") for line in lines) == 1
+    assert max(len(line.rstrip()) for line in lines) <= 80
+    assert all(line.count("[") == line.count("]") for line in lines)  # no interval is broken
 
 
 def test_tasks_of_one_side_are_left_out_and_said(tmp_path: Path) -> None:
@@ -54,7 +66,7 @@ def test_tasks_of_one_side_are_left_out_and_said(tmp_path: Path) -> None:
     make(tmp_path / "a", "cic", [1.0, 2.0], "walker-flip")
     make(tmp_path / "b", "aps", [1.0, 2.0])
     text = shown(tmp_path / "a", tmp_path / "b")
-    assert "left out: walker-flip" in text
+    assert "left out: walker-flip" in " ".join(text.split())
 
 
 def test_a_task_without_expert_is_compared_raw(tmp_path: Path) -> None:
@@ -62,7 +74,7 @@ def test_a_task_without_expert_is_compared_raw(tmp_path: Path) -> None:
     make(tmp_path / "b", "aps", [3.0, 4.0], "mine-hop")
     text = shown(tmp_path / "a", tmp_path / "b")
     assert row(text, "mine-hop")[3].startswith("−2.00 [")
-    assert "normalised" not in text
+    assert "IQM" not in text
 
 
 def test_the_same_method_twice_is_told_apart(tmp_path: Path) -> None:

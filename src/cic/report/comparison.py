@@ -72,27 +72,33 @@ def _table(a: Group, b: Group, options: CompareOptions) -> Table:
         raise UserError(f"no task is common to both: {', '.join(ours)} against {', '.join(theirs)}")
     first, second = escape(a.label), escape(b.label)
     table = Table(title=f"{first} against {second}", title_justify="left", caption_justify="left")
-    table.add_column("Task")
+    table.box, table.pad_edge, table.padding = None, False, (0, 2, 0, 0)  # for 80 columns
+    table.add_column("Task", overflow="fold")
     for heading in (first, second, f"difference, {100 * options.confidence:g}%", f"P({first} > {second})"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)  # a long task may wrap, an interval may not
+    counts = {len(side[task]) for side in (ours, theirs) for task in tasks}
     for task in tasks:
-        table.add_row(escape(task), *_row(task, ours[task], theirs[task], options))
+        table.add_row(escape(task), *_row(task, ours[task], theirs[task], len(counts) > 1, options))
     known = [task for task in tasks if task in experts()]
     if known:
-        table.add_section()
+        table.add_row()
         for row in _overall({t: ours[t] for t in known}, {t: theirs[t] for t in known}, options):
             table.add_row(*row)
     left = ", ".join(sorted({*ours, *theirs} - set(tasks), key=task_place))
-    table.caption = "Mean ± standard error (runs)." + (f" Not in both, so left out: {escape(left)}." if left else "")
+    runs = f"over {counts.pop()} run(s)" if len(counts) == 1 else "(runs)"
+    table.caption = f"Mean ± standard error {runs}."
+    table.caption += " Below: statistics of the normalised scores." if known else ""
+    table.caption += f" Not in both, so left out: {escape(left)}." if left else ""
     return table
 
 
-def _row(task: str, ours: list[float], theirs: list[float], options: CompareOptions) -> list[str]:
+def _row(task: str, ours: list[float], theirs: list[float], counted: bool, options: CompareOptions) -> list[str]:
     digits = 0 if max(map(abs, (*ours, *theirs))) >= 10 else 2
     x, y = matrix({task: ours}), matrix({task: theirs})
     change = statistics.difference(x, y, options.bootstrap)["mean"]
     chance = statistics.improvement(x, y, options.bootstrap)
-    return [_score(ours, digits), _score(theirs, digits), _signed(change, digits), interval(chance)]
+    means = [_score(scores, digits) + (f" ({len(scores)})" if counted else "") for scores in (ours, theirs)]
+    return [*means, _signed(change, digits), interval(chance)]
 
 
 def _overall(
@@ -105,13 +111,12 @@ def _overall(
     values = zip(statistics.aggregates(x.values), statistics.aggregates(y.values), strict=True)
     for (name, heading), (a, b) in zip(STATISTIC_TITLES.items(), values, strict=True):
         improvement = interval(chance) if name == "mean" else ""
-        yield [f"{heading[:-2]}, normalised", number(a), number(b), _signed(changes[name], 2), improvement]
+        yield [heading[:-2], number(a), number(b), _signed(changes[name], 2), improvement]
 
 
 def _score(scores: list[float], digits: int) -> str:
     spread = standard_error(scores)
-    middle = f" ± {number(spread, digits)}" if math.isfinite(spread) else ""
-    return f"{number(float(np.mean(scores)), digits)}{middle} ({len(scores)})"
+    return number(float(np.mean(scores)), digits) + (f" ± {number(spread, digits)}" if math.isfinite(spread) else "")
 
 
 def _signed(change: Estimate, digits: int) -> str:
