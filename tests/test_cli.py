@@ -289,7 +289,7 @@ def test_progress_goes_to_stderr_and_quiet_is_quiet(tmp_path: Path, capsys: pyte
         ("finetune --scratch --task walker-fly", 'unknown task of walker "fly"'),
         ("finetune --scratch --task walker-run --skill 0.5", "an agent from scratch has no skills"),
         ("finetune {skills} --task point_mass-easy --hidden 16", 'pre-trained in "gridworld"'),
-        (f"finetune {{skills}} --task {TASK}", "networks of width 16"),
+        (f"finetune {{skills}} --task {TASK} --scale smoke", "networks of width 16"),
         (f"finetune {{skills}} --task {TASK} --hidden 16 --at 77", "no weights at step 77; there are: 60, 120"),
         (f"finetune {{skills}} --task {TASK} --hidden 16 --skill 0.1 0.2", "--skill has 2 numbers"),
         (f"finetune {{skills}} --task {TASK} --hidden 16 --skill a", "--skill"),

@@ -32,7 +32,7 @@ EXAMPLES = """examples:
   cic pretrain --domain walker                          # CIC at laptop scale, into runs/
   cic pretrain --domain quadruped --objective rnd --scale paper --seed 3 --out runs/rnd-3
   cic pretrain --resume runs/rnd-3                      # goes on to the bit where it stopped
-  cic finetune runs/rnd-3 --task quadruped-run --scale paper
+  cic finetune runs/rnd-3 --task quadruped-run          # at the scale of the pre-training
   cic finetune --scratch --task walker-walk             # the same budget without pre-training
   cic COMMAND --help                                    # every setting with its meaning"""
 
@@ -190,12 +190,13 @@ def _pretrain(args: list[str]) -> None:
 def _finetune(args: list[str]) -> None:
     import tyro
 
-    from cic.settings import FinetuneSettings, finetune_defaults
-    from cic.workflow import finetune
+    from cic.settings import FinetuneSettings
+    from cic.workflow import finetune, starting_point
 
     if _resumed(args, "finetune"):
         return
-    default = finetune_defaults(tyro.MISSING, _peek(args, "--scale") or "laptop")
+    first = args[0] if args and not args[0].startswith("-") else None
+    default = starting_point(first, tyro.MISSING, _peek(args, "--scale"))
     cls = _wrap(
         "Finetune",
         FinetuneSettings,

@@ -64,7 +64,8 @@ class Critic(nn.Module):
     def features(self, x: Tensor, action: Tensor) -> Tensor:
         """(2, B, out): what each head says."""
         hidden = F.relu(self.heads(self.trunk(torch.cat([x, action], dim=-1))))  # (B, 2H)
-        both = torch.addmm(self.out_bias.flatten(), hidden, torch.block_diag(*self.out_weight))  # (B, 2·out)
+        weight: Tensor = torch.block_diag(*self.out_weight)  # type: ignore[no-untyped-call]
+        both = torch.addmm(self.out_bias.flatten(), hidden, weight)  # (B, 2·out)
         return both.view(len(both), 2, -1).transpose(0, 1)
 
     def forward(self, x: Tensor, action: Tensor, skill: Tensor) -> Tensor:

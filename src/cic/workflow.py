@@ -74,13 +74,16 @@ def finetune(
     task: str | FinetuneSettings,
     *,
     at: int | None = None,
-    scale: str = "laptop",
+    scale: str | None = None,
     out: Path | str | None = None,
     quiet: bool = False,
     **settings: Any,
 ) -> Finished:
-    """Adapt a run's skills to a task; with `run=None`, learn the task from scratch with the same budget."""
-    given = task if isinstance(task, FinetuneSettings) else override(finetune_defaults(task, scale), settings)
+    """Adapt a run's skills to a task; with `run=None`, learn the task from scratch with the same budget.
+
+    Without `scale`, that of the pre-training and its learner's settings.
+    """
+    given = task if isinstance(task, FinetuneSettings) else override(starting_point(run, task, scale), settings)
     domain, name = envs.split_name(given.task)
     if name is None and domain in envs.domains():
         tasks = ", ".join(f"{domain}-{known}" for known in envs.domains()[domain].tasks)
@@ -91,6 +94,15 @@ def finetune(
     path = _new_folder(out, f"finetune-{config.objective}-{config.task}-s{config.seed}")
     weights = source.agent.state_dict() if source else None
     return _start(path, "finetune", config, weights, quiet)
+
+
+def starting_point(run: Path | str | None, task: str, scale: str | None) -> FinetuneSettings:
+    """A finetuning's settings before the user's own: those of the scale, or of the pre-training that it continues."""
+    if run is None or scale is not None:
+        return finetune_defaults(task, scale or "laptop")
+    opened = Run(run)
+    config = config_from_dict(opened.kind, opened.config)
+    return dataclasses.replace(finetune_defaults(task, config.scale), agent=config.agent)
 
 
 @dataclass(frozen=True)
