@@ -129,9 +129,9 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
         return array
 
     def _check_finite(self, actions: Array) -> None:
-        bad = np.argwhere(~np.isfinite(actions))
-        if len(bad):
-            copy = int(bad[0, 0])
+        finite = np.isfinite(actions)
+        if not finite.all():
+            copy = int(np.argmin(finite.all(axis=1)))
             raise UserError(f"{self.name}: the action of copy {copy} is not finite: {actions[copy].tolist()}")
 
     def _blocked_error(self) -> UserError:

@@ -36,7 +36,7 @@ class SuiteEnv(VectorEnv):
         self._advance = self._engine.advance
         self._controls = self._engine.controls
         self._flat_controls = self._controls.reshape(-1)
-        self._few = self._flat_controls.size <= 32  # so that Python adds faster than numpy
+        self._few = self._flat_controls.size <= 32
         self._scale = _control_scale(domain.model, self._shape)
         self._read = reader(domain, self._engine.table)
         self._renderer: Any = None
@@ -50,10 +50,12 @@ class SuiteEnv(VectorEnv):
             or actions.shape != self._shape
         ):
             actions = self._check_actions(actions)
-        controls, flat = self._controls, self._flat_controls
+        controls = self._controls
         controls[:] = actions
-        if not math.isfinite(sum(flat.tolist()) if self._few else flat.dot(flat)):
+        values = self._flat_controls.tolist() if self._few else [math.nan]  # Python looks at a few numbers faster
+        if not (math.isfinite(sum(values)) and min(values) >= -1.0 and max(values) <= 1.0):
             self._check_finite(actions)
+            np.clip(controls, -1.0, 1.0, out=controls)
         if self._scale is not None:
             controls += self._scale[0]
             controls *= self._scale[1]

@@ -34,9 +34,11 @@ class Hopper(Domain):
         speed = self.sensor(source, "torso_subtreelinvel")[..., :1]
         return source.xipos[..., torso, 2:], source.xipos[..., foot, 2:], speed, source.ctrl
 
-    def rewards(self, torso: Number, foot: Number, speed: Number, *controls: Number) -> tuple[Number, ...]:
+    def rewards(
+        self, torso: Number, foot: Number, speed: Number, a: Number, b: Number, c: Number, d: Number
+    ) -> tuple[Number, ...]:
         standing = inside(torso - foot, STAND_HEIGHT, TOO_HIGH)
-        stand = standing * small_control(*controls)
+        stand = standing * small_control((a * a + b * b + c * c + d * d) / 4)
         hop = standing * ramp(speed, HOP_SPEED, HOP_SPEED / 2, 0.5)
         return stand, hop
 

@@ -35,8 +35,8 @@ class PointMass(Domain):
     def measured(self, source: Any) -> Views:
         return source.qpos, source.ctrl
 
-    def rewards(self, x: Number, y: Number, *controls: Number) -> tuple[Number, ...]:
-        gentle = small_control(*controls)
+    def rewards(self, x: Number, y: Number, a: Number, b: Number) -> tuple[Number, ...]:
+        gentle = small_control((a * a + b * b) / 2)
         rewards = [gentle * bell(length(x, y), TARGET_SIZE, TARGET_SIZE)]
         for left, top in CORNERS:
             distance = length(x - left, y - top)

@@ -20,7 +20,7 @@ Bools = npt.NDArray[np.bool_]
 Page = tuple[Array, Array, Bools, Bools, dict[str, Array]]
 """What a step returns: observations, reward, terminated and truncated (False), the rewards of all tasks."""
 
-AHEAD = 64  # steps for which the arrays of one copy are made at once
+AHEAD = 64  # steps for which arrays are made at once
 
 
 def reader(domain: Domain, table: Floats) -> Callable[[], Page]:
@@ -37,7 +37,7 @@ def _read_one(domain: Domain, table: Floats) -> Callable[[], Page]:
 
     def read() -> Page:
         if not pages:
-            pages.extend(_blank_pages(domain, 1, AHEAD))
+            pages.extend(_blank_pages(domain, AHEAD))
         page, columns = pages.pop()
         page[0][:] = obs
         values = rewards(*measured.tolist())
@@ -49,24 +49,26 @@ def _read_one(domain: Domain, table: Floats) -> Callable[[], Page]:
 
 def _read_many(domain: Domain, table: Floats) -> Callable[[], Page]:
     obs, measured = table[:, : domain.info.obs], table[:, domain.info.obs :].T
+    tasks, n = domain.info.tasks, len(table)
 
     def read() -> Page:
-        [(page, columns)] = _blank_pages(domain, len(table), 1)
-        page[0][:] = obs
-        for column, reward in zip(columns[1:], domain.rewards(*measured), strict=True):
-            column[:] = reward
+        columns = np.zeros((1 + len(tasks), n), np.float32)
+        reward, *rewards = columns
+        for column, values in zip(rewards, domain.rewards(*measured), strict=True):
+            column[:] = values
         if domain.task:
-            columns[0] = page[4][domain.task]
-        return page
+            reward[:] = rewards[tasks.index(domain.task)]
+        terminated, truncated = np.zeros((2, n), np.bool_)
+        return obs.astype(np.float32), reward, terminated, truncated, dict(zip(tasks, rewards, strict=True))
 
     return read
 
 
-def _blank_pages(domain: Domain, num_envs: int, count: int) -> list[tuple[Page, Array]]:
-    """Arrays for `count` steps, cut from common blocks, each with (1 + tasks, N) that underlies all its rewards."""
+def _blank_pages(domain: Domain, count: int) -> list[tuple[Page, Array]]:
+    """Arrays for `count` steps of one copy, cut from common blocks, each with the one that underlies its rewards."""
     tasks = domain.info.tasks
-    obs = np.empty((count, num_envs, domain.info.obs), np.float32)
-    ends = np.zeros((2, count, num_envs), np.bool_)
-    columns = np.zeros((count, 1 + len(tasks), num_envs), np.float32)
+    obs = np.empty((count, 1, domain.info.obs), np.float32)
+    ends = np.zeros((2, count, 1), np.bool_)
+    columns = np.zeros((count, 1 + len(tasks), 1), np.float32)
     rewards = [dict(zip(tasks, rows[1:], strict=True)) for rows in columns]
     return list(zip(zip(obs, columns[:, 0], *ends, rewards, strict=True), columns, strict=True))

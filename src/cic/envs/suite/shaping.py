@@ -18,7 +18,8 @@ Number = TypeVar("Number", float, Floats)
 
 def ramp(x: Number, bound: float, margin: float, at_margin: float) -> Number:
     """1 from `bound` upwards, falling linearly to `at_margin` at `bound - margin` and on to 0."""
-    value = 1.0 - (bound - x) * ((1.0 - at_margin) / margin)
+    slope = (1.0 - at_margin) / margin
+    value = x * slope + (1.0 - bound * slope)
     if isinstance(value, float):
         return 0.0 if value < 0.0 else 1.0 if value > 1.0 else value
     return np.minimum(np.maximum(value, 0.0), 1.0)
@@ -48,11 +49,6 @@ def length(*entries: Number) -> Number:
     return math.sqrt(squares) if isinstance(squares, float) else np.sqrt(squares)
 
 
-def small_control(*controls: Number) -> Number:
-    """1 if all are zero, 0.8 if all are full; controls beyond [-1, 1] are as good as full."""
-    if isinstance(controls[0], float):
-        effort = 0.0
-        for control in controls:
-            effort += control * control if -1.0 < control < 1.0 else 1.0
-        return 1.0 - 0.2 / len(controls) * effort
-    return 1.0 - 0.2 / len(controls) * np.minimum(np.square(controls), 1.0).sum(axis=0)  # type: ignore[no-any-return]
+def small_control(mean_square: Number) -> Number:
+    """Of controls in [-1, 1]: 1 if all are zero, 0.8 if all are full."""
+    return 1.0 - 0.2 * mean_square
