@@ -373,8 +373,8 @@ def _compare(args: list[str]) -> None:
 
     from cic.report import CompareOptions, compare
 
-    a = tyro.conf.arg(help="Run folders of the first group, or a folder of them.", metavar="A...")
-    b = tyro.conf.arg(help="Run folders of the second group, or a folder of them.", metavar="B...")
+    a = tyro.conf.arg(help="The first group: a run folder or a folder of run folders.", metavar="A")
+    b = tyro.conf.arg(help="The second group.", metavar="B")
     cls = _wrap(
         "Compare",
         CompareOptions,
