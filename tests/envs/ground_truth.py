@@ -16,7 +16,6 @@ with importing_dm_control():
 
 from dm_control.composer.variation import distributions
 from dm_control.manipulation import reach
-from dm_control.manipulation.shared import observations
 from dm_control.rl import control
 from dm_control.suite import common, hopper, point_mass, quadruped, walker
 from dm_control.suite.wrappers import action_scale
@@ -99,7 +98,7 @@ def _physics(domain: str) -> Any:
 
 
 def _arm(task: str, seed: int) -> Any:
-    arm = reach._reach(observations.PERFECT_FEATURES, use_site=False)
+    arm = reach.reach_duplo_features()
     arm._prop_placer._position = distributions.Uniform(BRICKS[task], BRICKS[task])
     return composer.Environment(arm, time_limit=10.0, random_state=seed)
 

@@ -37,8 +37,7 @@ class Jaco(Domain):
         with importing_dm_control():
             from dm_control import mjcf
             from dm_control.manipulation import reach
-            from dm_control.manipulation.shared import observations
-        task = reach._reach(observations.PERFECT_FEATURES, use_site=False)
+        task = reach.reach_duplo_features()
         for entity in task.root_entity.iter_entities():
             entity.initialize_episode_mjcf(np.random.RandomState(0))  # the radius of the studs, always the same
         return mjcf.Physics.from_mjcf_model(task.root_entity.mjcf_model).model.ptr

@@ -22,7 +22,7 @@ HAND_LOW, HAND_HIGH = np.array([-0.1, -0.1, 0.2]), np.array([0.1, 0.1, 0.4])
 DOWN = np.array([0.0, 0.70710678118, 0.70710678118, 0.0])
 ARM, FINGERS, BRICK = slice(0, 6), slice(6, 9), slice(9, 16)  # in `qpos`
 BRICK_VELOCITY = slice(9, 15)  # in `qvel`
-POSES, SOLUTIONS, PLACEMENTS = 10, 10, 20  # attempts
+POSES, SOLUTIONS, PLACEMENTS = 1000, 10, 20  # attempts; dm_control gives up after 10 poses, and the run with it
 SETTLE_TIME, STILL_VELOCITY, STILL_ACCELERATION = 2.0, 1e-3, 1e-2
 
 
