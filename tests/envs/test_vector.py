@@ -95,6 +95,19 @@ def test_n_copies_give_what_n_single_copies_give(domain: str) -> None:
             np.testing.assert_array_equal(obs, np.stack(expected))
 
 
+@pytest.mark.parametrize("domain", ["walker", "quadruped", "jaco", "point_mass", "hopper"])
+def test_rewards_of_many_are_those_of_few(domain: str) -> None:
+    """From some number of copies on, rewards are computed with arrays."""
+    many, few = cic.envs.make(domain, 40, 3), cic.envs.make(domain, 4, 3)
+    many.reset(), few.reset()
+    for action in actions_for(many, 15):
+        obs, *_, info = many.step(action)
+        expected = few.step(action[:4])
+        np.testing.assert_array_equal(obs[:4], expected[0])
+        for task in many.tasks:
+            np.testing.assert_array_equal(info["rewards"][task][:4], expected[4]["rewards"][task])
+
+
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_same_seed_same_bits_on_any_number_of_threads(domain: str) -> None:
     envs = [cic.envs.make(domain, 3, 5, threads=threads) for threads in (1, 3)]

@@ -52,8 +52,7 @@ class SuiteEnv(VectorEnv):
             actions = self._check_actions(actions)
         controls = self._controls
         controls[:] = actions
-        values = self._flat_controls.tolist() if self._few else [math.nan]  # Python looks at a few numbers faster
-        if not (math.isfinite(sum(values)) and min(values) >= -1.0 and max(values) <= 1.0):
+        if not self._within_range():
             self._check_finite(actions)
             np.clip(controls, -1.0, 1.0, out=controls)
         if self._scale is not None:
@@ -66,6 +65,13 @@ class SuiteEnv(VectorEnv):
         if self._clock >= self._alarm:
             truncated[:] = self._end()
         return obs, reward, terminated, truncated, {"rewards": rewards}
+
+    def _within_range(self) -> bool:
+        """Whether all actions are numbers in [-1, 1]. Python looks at a few faster than numpy does."""
+        if self._few:
+            values = self._flat_controls.tolist()
+            return math.isfinite(sum(values)) and min(values) >= -1.0 and max(values) <= 1.0
+        return bool(np.abs(self._controls).max() <= 1.0)  # False for NaN, too
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
         self._settle_clock()

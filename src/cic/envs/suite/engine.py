@@ -118,7 +118,7 @@ class Many(Engine):
         self._batch = Batch(domain.model, num_envs, min(threads, num_envs), persistent=True)
         self._scratch = mujoco.MjData(domain.model)  # where episodes begin
         self._scratch_views = _looked_at(domain, self._scratch)
-        self._views = _looked_at(domain, self._batch)
+        self._views = tuple(_flat_if_possible(view) for view in _looked_at(domain, self._batch))
         self.controls = np.zeros((num_envs, domain.info.action))
         self._control_inputs = self._batch.bind("ctrl")
         self.table = np.zeros((num_envs, sum(view.size for view in self._scratch_views)))
@@ -130,8 +130,8 @@ class Many(Engine):
         self._batch.step(None, self._domain.substeps, VELOCITY)
         if self._warnings.any():
             raise _unstable(self._domain, int(np.argwhere(self._warnings)[0, 0]))
-        n = len(self.table)
-        np.concatenate([view.reshape(n, -1) for view in self._views], axis=1, out=self.table)
+        flat = [view if view.ndim == 2 else view.reshape(len(view), -1) for view in self._views]
+        np.concatenate(flat, axis=1, out=self.table)
         for squash, part in self._squashed:
             squash(part, part)
 
@@ -159,6 +159,12 @@ class Many(Engine):
 
 def _looked_at(domain: Domain, source: Any) -> Views:
     return *domain.observed(source), *domain.measured(source)
+
+
+def _flat_if_possible(view: Floats) -> Floats:
+    """(N, entries) if that is a view of the same memory, else as it is."""
+    flat = view.reshape(len(view), -1)
+    return flat if np.shares_memory(flat, view) else view
 
 
 def _unstable(domain: Domain, index: int) -> RuntimeError:

@@ -1,7 +1,7 @@
 """dm_control's `rewards.tolerance`, in the few shapes that the tasks use.
 
-Every function takes floats or arrays. One copy is computed with floats: numpy needs about a microsecond per operation
-however few the numbers, which would cost a third of the walker's physics. Many copies are computed with arrays.
+Every function takes floats or arrays. Few copies are computed with floats: numpy needs about a microsecond per
+operation however few the numbers, which for one copy would cost a third of the walker's physics.
 """
 
 from __future__ import annotations
