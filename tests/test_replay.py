@@ -369,9 +369,9 @@ def test_a_restored_replay_continues_identically(case: Case, seed: int) -> None:
         pair.replay = restored
         pair.step(ends, skills)
         pair.replay = original
+    assert all(np.array_equal(a, restored.state()[name]) for name, a in original.state().items())
     pair.replay = restored
     pair.check()
-    assert all(np.array_equal(a, restored.state()[name]) for name, a in original.state().items())
     if original.ready():
         first = [tensor.clone() for tensor in original.sample(8, np.random.default_rng(seed))]
         second = restored.sample(8, np.random.default_rng(seed))
