@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import os
 import shutil
@@ -551,6 +552,24 @@ def test_a_full_disk_stops_the_run_cleanly_and_it_can_be_resumed(
     assert (path / "metrics.jsonl").read_bytes() == (skills / "metrics.jsonl").read_bytes()
     weights = "checkpoints/000000120/agent.safetensors"
     assert (path / weights).read_bytes() == (skills / weights).read_bytes()
+
+
+@pytest.mark.parametrize("writer", ["cic.storage.save_arrays", "cic.storage.LineLog.write", "cic.storage.os.fsync"])
+def test_no_space_left_for_any_kind_of_file(
+    unfinished: Path, skills: Path, writer: str, monkeypatch: pytest.MonkeyPatch, mistake: Callable[..., str]
+) -> None:
+    """The same where no file system can be mounted."""
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(writer, fail)
+    said = mistake("pretrain", "--resume", unfinished, "--quiet")
+    assert "full" in said or "No space left" in said
+    assert "--resume" in said
+    monkeypatch.undo()
+    assert cli.main(["pretrain", "--resume", str(unfinished), "--quiet"]) == 0
+    assert (unfinished / "metrics.jsonl").read_bytes() == (skills / "metrics.jsonl").read_bytes()
 
 
 def test_a_full_disk_at_the_very_start(small_disk: Path, mistake: Callable[..., str]) -> None:
