@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -81,19 +82,21 @@ class Agent(nn.Module):
         self.target.load_state_dict(self.critic.state_dict())
         self.target.requires_grad_(False)
         self.to(self.device)
-        self._make_optimisers()
+        self._target_weights: list[Tensor] = list(self.target.parameters())
+        self._critic_weights: list[Tensor] = list(self.critic.parameters())
 
-    def _make_optimisers(self) -> None:
+    @cached_property
+    def optimisers(self) -> dict[str, Adam]:
+        """Made when first needed: an agent that only acts goes without, and without what torch imports for them."""
         lr = self.config.lr
-        self.optimisers: dict[str, Adam] = {
+        optimisers = {
             "actor": Adam(self.actor.parameters(), lr, fused=True),
             "critic": Adam(self.critic.parameters(), lr, fused=True),
         }
         groups = self.objective.parameter_groups(lr) if self.learn_objective else []
         if groups:
-            self.optimisers["objective"] = Adam(groups, fused=True)
-        self._target_weights: list[Tensor] = list(self.target.parameters())
-        self._critic_weights: list[Tensor] = list(self.critic.parameters())
+            optimisers["objective"] = Adam(groups, fused=True)
+        return optimisers
 
     # ---- acting ------------------------------------------------------------------------------------------------
 
@@ -118,6 +121,8 @@ class Agent(nn.Module):
             raise UserError(
                 f"this agent's skills have dimension {self.objective.skill.dim}, not {skill_tensor.shape[1]}"
             )
+        if len(skill_tensor) not in (1, len(obs_tensor)):
+            raise UserError(f"{len(obs_tensor)} observations need one skill or as many, not {len(skill_tensor)}")
         return obs_tensor, skill_tensor.expand(len(obs_tensor), -1)
 
     def _normal(self, shape: torch.Size) -> Tensor:

@@ -47,8 +47,11 @@ def knn_distances(queries: Tensor, keys: Tensor, k: int) -> Tensor:
     itself is among its neighbours, at a distance of exactly 0.
     """
     own = queries is keys
-    half_norms = keys.square().sum(dim=1).mul_(0.5)
-    closeness = torch.addmm(half_norms, queries, keys.T, beta=-1)  # x·y − ½‖y‖² orders as −‖x − y‖ does, row by row
+    centre = keys.mean(dim=0)  # far from the origin, float32 would not tell near neighbours apart
+    near = keys - centre
+    half_norms = near.square().sum(dim=1).mul_(0.5)
+    # x·y − ½‖y‖² orders as −‖x − y‖ does, row by row
+    closeness = torch.addmm(half_norms, near if own else queries - centre, near.T, beta=-1)
     if own:
         closeness.fill_diagonal_(torch.inf)
     nearest = closeness.topk(k, dim=1, sorted=False).indices

@@ -123,6 +123,8 @@ class Replay:
         return bool(self.valid.any())
 
     def _draw(self, batch: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+        if not self.ready():
+            raise UserError("the replay holds no complete sample yet: collect more steps before updating")
         filled = np.minimum(self.written, self.slots)
         ends = np.cumsum(filled)
         single = self.num_envs == 1
@@ -137,8 +139,6 @@ class Replay:
 
         starts = draw(batch)
         bad = np.flatnonzero(~self.valid[starts])
-        if len(bad) == batch and not self.ready():
-            raise UserError("the replay holds no complete sample yet: collect more steps before updating")
         while len(bad):  # about n + 1 of an episode's records are no start
             starts[bad] = draw(len(bad))
             bad = bad[~self.valid[starts[bad]]]
@@ -172,10 +172,16 @@ class Replay:
         return self._buffers[size]
 
     def latest(self, steps: int) -> Array:
-        """Observations of each copy's latest records, at least `steps` of them if there are as many."""
-        count = min(steps, self.slots)
-        span = (self.written[:, None] - 1 - np.arange(count)) % self.slots
-        return self.obs[(self._base[:, None] + span).ravel()]
+        """Observations of each copy's latest `steps` steps, ends of episodes included."""
+        rows = []
+        for copy in range(self.num_envs):
+            newest = int(self.written[copy])
+            span = np.arange(max(newest - min(2 * steps, self.slots), 0), newest)  # an episode ends with a record more
+            at = self._base[copy] + span % self.slots
+            since = np.cumsum(self.skill_id[at[::-1]] >= 0)[::-1]  # steps from here to the newest
+            rows.append(at[since <= steps])
+        found: Array = self.obs[np.concatenate(rows)]
+        return found
 
     # ---- one-step view, for regressing skills from rewards ------------------------------------------------------
 
