@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from benchmarks.floor import Product, flops, interleave, make_floor, record
 
+from benchmarks.floor import Product, flops, interleave, make_floor, record
 from cic.agent import Agent, AgentConfig
 from cic.objectives import Objective, get_objective, objectives
 from cic.types import Batch, Spaces

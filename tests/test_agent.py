@@ -7,12 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load, save
-
-from cic.agent import Agent, AgentConfig
-from cic.errors import UserError
-from cic.objectives import get_objective
-from cic.types import Batch, Spaces
 from helpers import (
     Doubles,
     NumpyAdam,
@@ -31,6 +25,12 @@ from helpers import (
     transition_embedding,
     weights_of,
 )
+from safetensors.torch import load, save
+
+from cic.agent import Agent, AgentConfig
+from cic.errors import UserError
+from cic.objectives import get_objective
+from cic.types import Batch, Spaces
 
 OBS, ACTION, SKILL, BATCH, EDGE = 3, 2, 2, 4, 1 - 1e-6
 TINY: dict[str, Any] = {"hidden": 5, "batch": BATCH, "lr": 1e-2, "tau": 0.1}

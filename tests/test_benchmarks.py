@@ -6,10 +6,10 @@ import itertools
 
 import numpy as np
 import torch
+
 from benchmarks.floor import flops, record
 from benchmarks.textbook import Textbook
 from benchmarks.updates import filled_replay
-
 from cic.agent import Agent, AgentConfig
 from cic.objectives.cic import CICOptions
 from cic.types import Spaces

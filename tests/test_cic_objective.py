@@ -8,11 +8,6 @@ import math
 import numpy as np
 import pytest
 import torch
-
-from cic.errors import UserError
-from cic.objectives import get_objective
-from cic.objectives.cic import CIC, CICOptions
-from cic.types import Batch
 from helpers import (
     Welford,
     build_objective,
@@ -29,6 +24,11 @@ from helpers import (
     transition_embedding,
     weights_of,
 )
+
+from cic.errors import UserError
+from cic.objectives import get_objective
+from cic.objectives.cic import CIC, CICOptions
+from cic.types import Batch
 
 OBS, ACTION, SKILL, TEMPERATURE = 3, 2, 4, 0.5
 

@@ -7,6 +7,7 @@ import json
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
+from helpers import steady
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,7 +26,6 @@ from cic.settings import (
     override,
     pretrain_defaults,
 )
-from helpers import steady
 
 NAMES = sorted(name for name, _ in objectives())
 

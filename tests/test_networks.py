@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from helpers import actor, critic, doubles, weights_of
 from torch import nn
 
 from cic.networks import Actor, Critic, mlp
-from helpers import actor, critic, doubles, weights_of
 
 HIDDEN = 12
 

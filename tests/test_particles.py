@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from helpers import Welford, distances, doubles, steady
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cic.particles import RunningStatistics, effective_rank, knn_distances
-from helpers import Welford, distances, doubles, steady
 
 
 def points(count: int, dim: int, seed: int = 0) -> torch.Tensor:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 import torch
+from helpers import steady
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cic.errors import UserError
 from cic.replay import Replay
 from cic.types import Batch, Spaces
-from helpers import steady
 
 GAMMA = 0.9
 GOES_ON, TERMINATES, TRUNCATES = 0, 1, 2

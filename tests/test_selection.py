@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers import steady
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cic.errors import UserError
 from cic.objectives import SkillSpace
 from cic.selection import RandomSkills, SelectionConfig, SkillSearch, default_skill, resolve
-from helpers import steady
 
 BOX, SPHERE, ONEHOT, NONE = SkillSpace("box", 6), SkillSpace("sphere", 5), SkillSpace("onehot", 4), SkillSpace()
 Score = Callable[[np.ndarray], float]
