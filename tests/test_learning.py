@@ -1,4 +1,4 @@
-"""Does it learn? Real training on point_mass with the demo's settings but fewer steps, three seeds; about two minutes."""
+"""Does it learn? Training on point_mass with the demo's settings but fewer steps, three seeds; about two minutes."""
 
 from __future__ import annotations
 
