@@ -11,16 +11,19 @@ action = agent.act(obs, skill)
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from cic import envs  # light, and with it gymnasium knows the ids `cic/walker-run-v0`
+from cic.envs import register_env
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from cic.envs import register_env
     from cic.objectives import Objective, SkillSpace, register
     from cic.workflow import evaluate, finetune, load, pretrain, resume
 
 __all__ = [
     "Objective",
     "SkillSpace",
+    "envs",
     "evaluate",
     "finetune",
     "load",
@@ -30,8 +33,7 @@ __all__ = [
     "resume",
 ]
 
-_HOMES = {"register_env": "cic.envs", "Objective": "cic.objectives", "SkillSpace": "cic.objectives"}
-_HOMES |= {"register": "cic.objectives"}
+_HOMES = dict.fromkeys(("Objective", "SkillSpace", "register"), "cic.objectives")
 
 
 def __getattr__(name: str) -> Any:
