@@ -18,10 +18,10 @@ from cic.cli import _table as print_table
 from cic.skills import describe
 
 SMALL = {"hidden": 64, "batch": 128, "lr": 1e-3, "log_every": 5_000, "checkpoint_every": 20_000}
-PRETRAIN = {**SMALL, "steps": 12_000, "warmup": 1_000, "skill_dim": 16, "skill_every": 100, "normaliser": "std"}
-BUDGET = {**SMALL, "steps": 4_500, "warmup": 4_000, "eval_every": 5_000}
-# 20 random skills, 200 steps each, from a new start; in the rest the fresh critic learns and leaves the policy alone
-SEARCH = {"method": "random", "trial_steps": 200, "trial_resets": True, "critic_updates": 250}
+PRETRAIN = {**SMALL, "steps": 20_000, "warmup": 1_000, "skill_dim": 16, "skill_every": 100, "normaliser": "std"}
+BUDGET = {**SMALL, "steps": 8_500, "warmup": 8_000, "num_envs": 4, "eval_every": 9_000}
+# 20 random skills, each from 4 new starts for 100 steps; in the rest the fresh critic learns, the policy stays as it is
+SEARCH = {"method": "random", "trial_steps": 400, "trial_resets": True, "critic_updates": 250}
 CORNERS = ("top_left", "top_right", "bottom_left", "bottom_right")
 
 
