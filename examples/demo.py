@@ -1,9 +1,9 @@
-"""Two minutes of cic: discover skills without rewards, adapt one, compare with learning from scratch, draw them.
+"""Two minutes of cic: discover skills without rewards, pick one for a task, compare with scratch, draw them.
 
     make demo        (or: python examples/demo.py --out demo)
 
 The domain is point_mass: a ball in a box, pushed by two actuators. Pre-training never sees a reward. Then each of four
-tasks, "go to that corner", gets a small budget: once on top of the skills, once from nothing.
+tasks, "go to that corner", gets a small budget: once to choose among the skills, once to learn from nothing.
 """
 
 from __future__ import annotations
