@@ -155,7 +155,7 @@ def pretrain_defaults(domain: str, objective: str = "cic", scale: str = "laptop"
     preset = preset or next(iter(cls.presets))
     if preset not in cls.presets:
         raise unknown(f"preset of {objective}", preset, cls.presets)
-    options = cls.Options(**cls.presets[preset])
+    options = cls.Options(**cls.scales.get(scale, {}) | cls.presets[preset])
     return PretrainConfig(
         domain=domain, objective=objective, preset=preset, options=options, **_scale(scale, "pretrain")
     )

@@ -247,9 +247,9 @@ def test_options_are_documented_flags_that_collide_with_nothing(name):
 
 
 @every_method
-def test_presets_are_options(name):
+def test_presets_and_scales_are_options(name):
     cls = get_objective(name)
-    for preset, chosen in cls.presets.items():
+    for preset, chosen in (cls.presets | cls.scales).items():
         objective = build(name, **chosen)
         assert Learner(objective).update(make_batch(objective.skill)).isfinite().all(), preset
 

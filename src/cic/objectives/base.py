@@ -55,6 +55,8 @@ class Objective(nn.Module):
     """The name that tables and figures show."""
     presets: ClassVar[dict[str, dict[str, Any]]] = {"released": {}}
     """Named sets of options; the first is the default."""
+    scales: ClassVar[dict[str, dict[str, Any]]] = {}
+    """Options whose default depends on the scale, usually through its batch size."""
 
     def __init__(self, spaces: Spaces, hidden: int, options: Any, generator: torch.Generator) -> None:
         super().__init__()

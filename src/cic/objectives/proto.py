@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -73,6 +74,10 @@ class Proto(Objective):
 
     Options = ProtoOptions
     title = "ProtoRL"
+    scales: ClassVar[dict[str, dict[str, Any]]] = {  # half as many prototypes as transitions, as at the paper's size
+        "smoke": {"prototypes": 16, "queue_size": 64},
+        "laptop": {"prototypes": 128, "queue_size": 512},
+    }
     options: ProtoOptions
     queue: Tensor
     cursor: Tensor
