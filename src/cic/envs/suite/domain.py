@@ -90,8 +90,17 @@ class Domain(ABC):
 
 def passive(model: Any) -> Any:
     """A copy with actuation disabled, for resets. dm_control toggles the flag, which other threads might read."""
+    return _disabled(model, mujoco.mjtDisableBit.mjDSBL_ACTUATION)
+
+
+def without_sensors(model: Any) -> Any:
+    """A copy that moves alike and computes no sensors, for physics steps after which nobody looks at them."""
+    return _disabled(model, mujoco.mjtDisableBit.mjDSBL_SENSOR)
+
+
+def _disabled(model: Any, flag: Any) -> Any:
     model = copy.copy(model)
-    model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_ACTUATION)
+    model.opt.disableflags |= int(flag)
     return model
 
 

@@ -1,10 +1,12 @@
 """Damped least squares (Buss 2004) from a site's pose to joint positions: dm_control's iteration, step for step.
 
-The same operations in the same order, since the initial states of jaco depend on the last bits.
+The same operations in the same order, since the initial states of jaco depend on the last bits; only that where
+dm_control computes all that follows from the positions, contacts too, we compute where the bodies are.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import mujoco
@@ -14,31 +16,32 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 TOLERANCE, ITERATIONS, TURN_WEIGHT = 1e-14, 100, 2.0
-DAMPING, DAMPED_ABOVE = 3e-2, 0.1
+JOINTS = 6
+DAMPING, DAMPED_ABOVE = np.eye(JOINTS) * 3e-2, 0.1
 LONGEST_UPDATE, HOPELESS = 2.0, 20.0  # radians; error per radian of update at which it gives up
 
 
-def reach_pose(model: Any, data: Any, site: int, position: Floats, orientation: Floats, joints: int = 6) -> bool:
-    """Move the first `joints` degrees of freedom until `site` has the pose; whether that succeeded."""
+def reach_pose(model: Any, data: Any, site: int, position: Floats, orientation: Floats) -> bool:
+    """Move the first `JOINTS` degrees of freedom until `site` has the pose; whether that succeeded."""
     jacobian, error = np.empty((6, model.nv)), np.empty(6)
     motion = np.zeros(model.nv)
-    mujoco.mj_fwdPosition(model, data)
     for _ in range(ITERATIONS):
+        mujoco.mj_kinematics(model, data)
         error[:3] = position - data.site_xpos[site]
         error[3:] = _turn(data.site_xmat[site], orientation)
-        size = 0.0 + np.linalg.norm(error[:3]) + np.linalg.norm(error[3:]) * TURN_WEIGHT
+        size = _norm(error[:3]) + _norm(error[3:]) * TURN_WEIGHT
         if size < TOLERANCE:
             return True
+        mujoco.mj_comPos(model, data)  # which the Jacobian needs
         mujoco.mj_jacSite(model, data, jacobian[:3], jacobian[3:], site)
-        update = _solve(jacobian[:, :joints], error, DAMPING if size > DAMPED_ABOVE else 0.0)
-        update_size = np.linalg.norm(update)
+        update = _solve(jacobian[:, :JOINTS], error, damped=size > DAMPED_ABOVE)
+        update_size = _norm(update)
         if size / update_size > HOPELESS:
             return False
         if update_size > LONGEST_UPDATE:
             update *= LONGEST_UPDATE / update_size
-        motion[:joints] = update
+        motion[:JOINTS] = update
         mujoco.mj_integratePos(model, data.qpos, motion, 1)
-        mujoco.mj_fwdPosition(model, data)
     return False
 
 
@@ -52,9 +55,13 @@ def _turn(matrix: Floats, orientation: Floats) -> Floats:
     return turn
 
 
-def _solve(jacobian: Floats, error: Floats, damping: float) -> Floats:
+def _norm(vector: Floats) -> float:
+    """As `np.linalg.norm` computes it."""
+    return math.sqrt(vector.dot(vector))
+
+
+def _solve(jacobian: Floats, error: Floats, *, damped: bool) -> Floats:
     normal, right = jacobian.T.dot(jacobian), jacobian.T.dot(error)
-    if damping > 0:
-        normal += np.eye(len(normal)) * damping
-        return np.linalg.solve(normal, right)
+    if damped:
+        return np.linalg.solve(normal + DAMPING, right)
     return np.asarray(np.linalg.lstsq(normal, right, rcond=-1)[0])

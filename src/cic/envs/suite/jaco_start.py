@@ -13,9 +13,10 @@ import mujoco
 import numpy as np
 import numpy.typing as npt
 
-from cic.envs.suite.domain import passive
+from cic.envs.suite.domain import passive, without_sensors
 from cic.envs.suite.inverse_kinematics import reach_pose
 
+Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
 HAND_LOW, HAND_HIGH = np.array([-0.1, -0.1, 0.2]), np.array([0.1, 0.1, 0.4])
@@ -31,15 +32,19 @@ class Start:
 
     def __init__(self, model: Any, brick_place: Floats) -> None:
         self._model, self._brick_place = model, brick_place
-        owners = [model.body(model.geom_bodyid[geom]).name for geom in range(model.ngeom)]
-        self._owner = ["/".join(owner.split("/")[:-1]) for owner in owners]  # "jaco_arm", "jaco_arm/jaco_hand", …
+        bodies = [model.body(model.geom_bodyid[geom]).name for geom in range(model.ngeom)]
+        owner = np.array(["/".join(body.split("/")[:-1]) for body in bodies])  # "jaco_arm", "jaco_arm/jaco_hand", …
+        table, arm, hand, brick = (owner == name for name in ("", "jaco_arm", "jaco_arm/jaco_hand", "duplo2x4"))
+        # Arm with arm, arm with hand, or either with the table. The brick does not count, nor hand with hand.
+        self._arm_collisions = _either(arm, arm | hand | table) | _either(hand, table)
+        self._brick_collisions = _either(brick, np.ones_like(brick))
         self._pinch = model.site("jaco_arm/jaco_hand/pinchsite").id
         self._finger_range = model.jnt_range[FINGERS].copy()
         limited = model.jnt_limited[ARM].astype(bool)[:, None]
         self._arm_range = np.where(limited, model.jnt_range[ARM], [0.0, 2 * np.pi]).T
         self._passive = passive(model)
+        self._without_sensors = without_sensors(model)
         self._without_brick = copy.copy(model)
-        brick = np.array([owner == "duplo2x4" for owner in self._owner])
         self._without_brick.geom_contype[brick] = self._without_brick.geom_conaffinity[brick] = 0
 
     def __call__(self, data: Any, random: np.random.RandomState) -> None:
@@ -57,7 +62,7 @@ class Start:
             target = random.uniform(HAND_LOW, HAND_HIGH)
             if self._solve(data, random, target):
                 mujoco.mj_forward(self._model, data)
-                if not any(self._collides(contact) for contact in data.contact):
+                if not self._touches(data, self._arm_collisions):
                     return
             data.qpos[ARM] = initial
         raise RuntimeError(f"jaco: no pose without collision in {POSES} attempts")
@@ -83,10 +88,10 @@ class Start:
                     break
         return possible
 
-    def _collides(self, contact: Any) -> bool:
-        """Arm with arm, arm with hand, or either with the table. The brick does not count, nor hand with hand."""
-        one, other = sorted((self._owner[contact.geom1], self._owner[contact.geom2]))
-        return contact.dist <= 0 and (one, other) in _COLLISIONS
+    def _touches(self, data: Any, pairs: Bools) -> bool:
+        """Whether two geoms touch of which `pairs` says that they should not."""
+        contact = data.contact
+        return bool(pairs[contact.geom1[contact.dist <= 0], contact.geom2[contact.dist <= 0]].any())
 
     def _place_brick(self, data: Any, random: np.random.RandomState) -> None:
         mujoco.mj_forward(self._without_brick, data)
@@ -94,32 +99,28 @@ class Start:
             data.qpos[BRICK][:3] = random.uniform(self._brick_place, self._brick_place, size=3)
             data.qpos[BRICK][3:] = _turned(random.uniform(-np.pi, np.pi))
             mujoco.mj_forward(self._model, data)
-            if not any(
-                contact.dist <= 0 and "duplo2x4" in (self._owner[contact.geom1], self._owner[contact.geom2])
-                for contact in data.contact
-            ):
+            if not self._touches(data, self._brick_collisions):
                 return
         raise RuntimeError(f"jaco: the brick collides in {PLACEMENTS} attempts")
 
     def _settle(self, data: Any) -> None:
+        """dm_control takes whole steps; what the second half of a step computes, `mj_forward` computes again."""
+        model = self._without_sensors
         qpos, qvel, time = data.qpos[:9].copy(), data.qvel[:9].copy(), data.time
         while data.time - time < SETTLE_TIME:
-            mujoco.mj_step2(self._model, data)
-            mujoco.mj_step1(self._model, data)
+            mujoco.mj_step2(model, data)
             data.qpos[:9], data.qvel[:9] = qpos, qvel
-            mujoco.mj_forward(self._model, data)
+            mujoco.mj_forward(model, data)
             velocity, acceleration = data.qvel[BRICK_VELOCITY], data.qacc[BRICK_VELOCITY]
             if np.abs(velocity).max() < STILL_VELOCITY and np.abs(acceleration).max() < STILL_ACCELERATION:
                 break
         data.time = time
 
 
-_COLLISIONS = {
-    ("jaco_arm", "jaco_arm"),
-    ("jaco_arm", "jaco_arm/jaco_hand"),
-    ("", "jaco_arm"),
-    ("", "jaco_arm/jaco_hand"),
-}
+def _either(some: Bools, others: Bools) -> Bools:
+    """(geoms, geoms): pairs of one of `some` with one of `others`."""
+    pairs = np.outer(some, others)
+    return pairs | pairs.T
 
 
 def _turned(angle: float) -> Floats:
