@@ -20,7 +20,7 @@ assert _spec.loader
 demo = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(demo)
 
-PRETRAIN = {**demo.PRETRAIN, "steps": 12_000}
+PRETRAIN = {**demo.PRETRAIN, "steps": 10_000}
 
 pytestmark = [pytest.mark.learning, pytest.mark.timeout(900)]
 
@@ -46,14 +46,13 @@ def test_skills_are_told_apart(pretrained: list[Path]) -> None:
         assert last["embedding/effective_rank"] > 2  # no collapse
 
 
-def test_choosing_a_skill_beats_scratch_with_the_same_small_budget(pretrained: list[Path], tmp_path: Path) -> None:
-    """The demo's budget ends before the actor moves: what is shown is that the skills contain the task."""
-    skilled, scratch = [], []
+def test_finetuning_beats_scratch_with_the_same_small_budget(pretrained: list[Path], tmp_path: Path) -> None:
+    tuned, scratch = [], []
     for seed, path in zip(SEEDS, pretrained, strict=True):
         for task in TASKS:
-            out = tmp_path / f"{seed}-{task}"
-            tuned = cic.finetune(path, task, out=out / "a", seed=seed, quiet=True, **demo.BUDGET, **demo.SEARCH)
-            plain = cic.finetune(None, task, out=out / "b", seed=seed, quiet=True, **demo.BUDGET)
-            skilled.append(tuned.result["return"])
+            out, shared = tmp_path / f"{seed}-{task}", {"seed": seed, "quiet": True, **demo.BUDGET}
+            skilled = cic.finetune(path, task, out=out / "skilled", **shared, **demo.SEARCH)
+            plain = cic.finetune(None, task, out=out / "scratch", **shared)
+            tuned.append(skilled.result["return"])
             scratch.append(plain.result["return"])
-    assert np.mean(skilled) > np.mean(scratch), (skilled, scratch)
+    assert np.mean(tuned) > 1.2 * np.mean(scratch), (tuned, scratch)

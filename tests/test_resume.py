@@ -42,7 +42,8 @@ PRETRAIN: dict[str, Any] = {
 FINETUNE: dict[str, Any] = {
     "scale": "smoke",
     "steps": 150,
-    "warmup": 80,
+    "warmup": 60,
+    "search": 80,
     "hidden": 16,
     "batch": 16,
     "method": "cma",

@@ -202,22 +202,6 @@ def test_one_update_per_so_many_steps_after_the_warm_up(
         assert step < due + num_envs or step <= 5 * num_envs, "nor later, once there is something to sample"
 
 
-def test_first_updates_may_leave_the_actor_alone(tmp_path: Path) -> None:
-    loop = pretraining(tmp_path / "run", steps=60, critic_updates=4)
-    first = {name: value.clone() for name, value in loop.agent.actor.state_dict().items()}
-    moved: list[bool] = []
-    learn = loop.agent.update
-
-    def watch(batch: Any, **options: Any) -> Any:
-        result = learn(batch, **options)
-        moved.append(any((value != first[name]).any() for name, value in loop.agent.actor.state_dict().items()))
-        return result
-
-    loop.agent.update = watch  # type: ignore[method-assign]
-    loop.train()
-    assert moved == [False] * 4 + [True] * 6
-
-
 # ---- finetuning ------------------------------------------------------------------------------------------------
 
 
@@ -257,6 +241,41 @@ def test_trials_are_scored_by_what_their_candidate_earned(
     assert begins == ([ticks * (index + 1) - 1 for index in range(10)] if resets else [])
     for copy in range(num_envs):
         assert stored(loop, copy) == happened(tape, copy), "all of the search goes into the replay"
+
+
+def test_updates_due_in_a_long_search_are_made_at_its_end_on_the_critic_alone(
+    tmp_path: Path, skills: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = finetuning(tmp_path / "run", skills, monkeypatch, steps=60, warmup=20, search=40)
+    before = [parameter.clone() for parameter in loop.agent.actor.parameters()]
+    seen: list[tuple[int, bool]] = []
+    learn = loop.agent.update
+
+    def watch(batch: Any, **options: Any) -> Any:
+        metrics = learn(batch, **options)
+        moved = any((new != old).any() for new, old in zip(loop.agent.actor.parameters(), before, strict=True))
+        seen.append((loop.step, moved))
+        return metrics
+
+    loop.agent.update = watch  # type: ignore[method-assign]
+    loop.train()
+    assert len(json.loads((tmp_path / "run" / "trials.json").read_text())["trials"]) == 8
+    assert seen == [(40, False)] * 10 + [(step, True) for step in range(42, 62, 2)]
+
+
+def test_every_step_teaches_the_chosen_skill(tmp_path: Path, skills: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = finetuning(tmp_path / "run", skills, monkeypatch, steps=60)
+    taught: list[np.ndarray] = []
+    learn = loop.agent.update
+
+    def watch(batch: Any, **options: Any) -> Any:
+        taught.append(batch.skill.numpy().copy())
+        return learn(batch, **options)
+
+    loop.agent.update = watch  # type: ignore[method-assign]
+    result = loop.train()
+    assert len(taught) == 10
+    assert (np.concatenate(taught) == np.float32(result["skill"])).all()
 
 
 def test_a_given_skill_is_used_throughout_and_leaves_no_trials(

@@ -16,7 +16,7 @@ from cic.runs import Run
 from cic.selection import RandomSkills, SelectionConfig, SkillSearch
 from cic.settings import FinetuneConfig, PretrainConfig
 from cic.training import Loop
-from cic.types import Array
+from cic.types import Array, Batch
 
 
 class Pretraining(Loop):
@@ -75,7 +75,10 @@ class Finetuning(Loop):
         selection = _selection(config.selection, agent.objective)
         if config.skill is not None:
             selection = dataclasses.replace(selection, method="fixed")
-        self.search = SkillSearch(agent.objective.skill, selection, config.warmup, config.seed, config.num_envs)
+        self.budget = config.warmup if selection.search is None else selection.search
+        self.search = SkillSearch(agent.objective.skill, selection, self.budget, config.seed, config.num_envs)
+        if self.search.searching:
+            self.start = max(self.start, self.budget)
         if config.skill is not None:
             self.search.chosen = np.array(config.skill, np.float32)
         self.tasks = (self.env.task or "reward",)
@@ -93,12 +96,17 @@ class Finetuning(Loop):
             return False
         tried = len(self.search.trials)
         self.search.observe(reward)
-        if self.step + self.config.num_envs >= self.config.warmup and self.search.searching:
+        if self.step + self.config.num_envs >= self.budget and self.search.searching:
             self.search.conclude(self._inferred())
         if not self.search.searching:
             self.run.write_trials(self.search.table())
         changed = len(self.search.trials) > tried or not self.search.searching
         return changed and self.config.selection.trial_resets
+
+    def lesson(self, batch: Batch) -> Batch:
+        """Every step teaches the chosen skill, whichever candidate took it: it is that skill's Q that is wanted."""
+        chosen = torch.from_numpy(self.search.current).to(self.agent.device)
+        return batch._replace(skill=chosen.expand_as(batch.skill))
 
     def _inferred(self) -> Array | None:
         """A regressed skill, for the method that can."""

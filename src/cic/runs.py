@@ -115,6 +115,9 @@ class Run:
     def save_checkpoint(self, step: int, tensors: dict[str, Tensors], arrays: dict[str, Arrays], state: Any) -> None:
         """Everything that training needs to continue; the last two are kept."""
         write_folder(self.path / "checkpoints" / f"{step:09d}", tensors, arrays, {"config": self._digest()} | state)
+        self._prune()
+
+    def _prune(self) -> None:
         for old in self.checkpoints()[:-2]:
             shutil.rmtree(old)
 
@@ -144,6 +147,7 @@ class Run:
                 )
             for folder in damaged:  # its step comes again, and with it a good checkpoint of that name
                 shutil.rmtree(folder)
+            self._prune()  # the run may have been killed before it did
             return tensors, arrays, state
         if damaged:
             raise UserError(f"every checkpoint in {self.path / 'checkpoints'} is damaged: start the run anew")

@@ -1,7 +1,7 @@
 """Choosing a skill: drawn at random in pre-training, searched for in finetuning.
 
-The search happens inside the finetuning budget, in its first `warmup` steps. Each candidate acts through the policy
-for the same number of steps and is scored by the task's return; all of it goes into the replay. (Algorithm 1's
+The search happens inside the finetuning budget, at its beginning. Each candidate acts through the policy for the same
+number of steps and is scored by the task's return; all of it goes into the replay. (Algorithm 1's
 "random action" line would score nothing.) The search is a function of its trials: restoring it tells them again.
 """
 
@@ -28,6 +28,9 @@ class SelectionConfig:
     method: Method = "auto"
     """How the skill is found: `auto` takes grid for continuous skills, each for one-hot ones, regress where the method
     can (APS), random on a sphere. `fixed` tries none and starts with uniform actions, as the released code does."""
+    search: int | None = None
+    """Steps of the search: as many as the warm-up, or more. The updates that come due beyond the warm-up are made when
+    the skill is chosen, on the critic alone, so that it knows the policy before it moves it."""
     trial_steps: int = 100
     """Steps that each candidate gets (grid, random, cem, cma)."""
     trial_resets: bool = False
@@ -36,6 +39,7 @@ class SelectionConfig:
     """The constant of every coordinate for `fixed`."""
 
     def __post_init__(self) -> None:
+        require(self.search is None or self.search >= 0, f"search must not be negative, not {self.search}")
         require(self.trial_steps >= 1, f"trial_steps must be at least 1, not {self.trial_steps}")
 
 

@@ -35,8 +35,6 @@ class LoopConfig:
     """Steps before the first update: uniform actions, or the search for a skill."""
     update_every: int = 2
     """Environment steps per update."""
-    critic_updates: int = 0
-    """First updates that leave the actor alone: in finetuning, a fresh critic learns before it moves the policy."""
     num_envs: int = 1
     """Copies of the environment, stepped together."""
     replay: int = 1_000_000
@@ -92,7 +90,7 @@ class FinetuneSettings(LoopConfig):
     eval_episodes: int = 10
     """Episodes of an evaluation, under the mean action."""
     selection: SelectionConfig = field(default_factory=SelectionConfig)
-    """The search for a skill in the first `warmup` steps."""
+    """The search for a skill at the beginning."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

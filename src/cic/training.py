@@ -2,7 +2,7 @@
 
 An environment step runs while the update that is due runs beside it, so an update never sees the step in flight; it
 could not have sampled it anyway (its n-step return is not complete). There is exactly one update per `update_every`
-steps after the warm-up.
+steps after the warm-up; those that come due before `start` are made up there, and leave the actor alone.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ class Loop:
             config.agent.nstep,
             config.agent.gamma,
         )
+        self.start = config.warmup  # the step before which nothing is updated
         self.step = self.updates = self.next_log = 0
         self.tasks = self.env.tasks or ("reward",)
         self.running_return = np.zeros((len(self.tasks), config.num_envs))
@@ -81,6 +82,10 @@ class Loop:
     def observe(self, reward: Array, done: npt.NDArray[np.bool_]) -> bool:
         """After each step; True asks for new episodes in all copies."""
         raise NotImplementedError
+
+    def lesson(self, batch: Batch) -> Batch:
+        """What the agent learns from a batch."""
+        return batch
 
     def measure(self) -> dict[str, float]:
         """Numbers for a log line."""
@@ -137,7 +142,7 @@ class Loop:
                 outcome = pending.result()
         else:
             metrics, batch, outcome = {}, None, self.env.step(action)
-        if self.step >= self.next_log and (batch is not None or self.step <= self.config.warmup):
+        if self.step >= self.next_log and (batch is not None or self.step <= self.start):
             self._log(metrics, batch)
         self._store(skill, action, outcome)
         self.at_boundary()
@@ -155,14 +160,17 @@ class Loop:
         return action
 
     def _due(self) -> int:
-        if not self.replay.ready():
+        if self.step < self.start or not self.replay.ready():
             return 0
-        return max(self.step - self.config.warmup, 0) // self.config.update_every - self.updates
+        return self._earned(self.step) - self.updates
+
+    def _earned(self, step: int) -> int:
+        return (step - self.config.warmup) // self.config.update_every
 
     def _update(self, count: int) -> tuple[Metrics, Batch]:
         for _ in range(count):
-            batch = self._to_device(self.replay.sample(self.config.agent.batch, self.rng))
-            metrics = self.agent.update(batch, actor=self.updates >= self.config.critic_updates)
+            batch = self.lesson(self._to_device(self.replay.sample(self.config.agent.batch, self.rng)))
+            metrics = self.agent.update(batch, actor=self.updates >= self._earned(self.start))
             self.updates += 1
         self._latest = metrics
         return metrics, batch
