@@ -18,12 +18,17 @@ from cic.agent import Agent
 from cic.types import Batch
 
 
+def plain(trunk: nn.Sequential) -> nn.Sequential:
+    linear, norm, _ = copy.deepcopy(trunk)
+    return nn.Sequential(linear, norm, nn.Tanh())
+
+
 class TwoHeads(nn.Module):
     """The critic with a trunk and two heads as separate layers, taken from a `cic` critic."""
 
     def __init__(self, critic: nn.Module) -> None:
         super().__init__()
-        self.trunk = copy.deepcopy(critic.trunk)
+        self.trunk = plain(critic.trunk)
         hidden = critic.heads.in_features
         self.q1, self.q2 = (self._head(critic, index, hidden) for index in range(2))
 
@@ -52,7 +57,7 @@ class Textbook:
         self.state_net = copy.deepcopy(objective.state)
         self.skill_net = copy.deepcopy(objective.discriminator.skill)
         self.pred_net = copy.deepcopy(objective.discriminator.prediction)
-        self.actor = copy.deepcopy(agent.actor)
+        self.actor = nn.Sequential(plain(agent.actor.trunk), copy.deepcopy(agent.actor.head), nn.Tanh())
         self.critic, self.target = TwoHeads(agent.critic), TwoHeads(agent.target)
         self.generator = torch.Generator().manual_seed(0)
         self.generator.set_state(agent.generator.get_state())

@@ -8,7 +8,7 @@ import torch
 from helpers import actor, critic, doubles, weights_of
 from torch import nn
 
-from cic.networks import Actor, Critic, mlp
+from cic.networks import Actor, Critic, Tanh, mlp
 
 HIDDEN = 12
 
@@ -26,6 +26,15 @@ def assert_orthogonal(weight: torch.Tensor) -> None:
 
 def test_mlp_has_relu_between_its_layers_and_none_after_the_last() -> None:
     assert [type(layer) for layer in mlp(3, 4, 5, 6)] == [nn.Linear, nn.ReLU, nn.Linear, nn.ReLU, nn.Linear]
+
+
+def test_tanh_and_its_slope() -> None:
+    x = torch.cat([torch.linspace(-20, 20, 4_001), torch.tensor([-1e-6, 0.0, 1e-6, 1e30, -1e30])]).requires_grad_()
+    y = Tanh()(x)
+    (slope,) = torch.autograd.grad(y.sum(), x)
+    np.testing.assert_allclose(doubles(y), np.tanh(doubles(x)), atol=2e-7)
+    np.testing.assert_allclose(doubles(slope), 1 - np.tanh(doubles(x)) ** 2, atol=5e-7)
+    assert torch.equal(Tanh()(x.detach()), y)
 
 
 def test_actor_is_its_definition() -> None:

@@ -6,8 +6,7 @@ target. The learner never knows where the reward came from.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -15,12 +14,13 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.optim import Adam
 
+from cic.compilation import Compiled
 from cic.config import require
 from cic.errors import UserError
 from cic.networks import Actor
 from cic.objectives import Objective, get_objective
+from cic.optimiser import Adam, Gradients
 from cic.types import Array, Batch, Metrics, Spaces
 
 _EDGE = 1 - 1e-6  # actions stay inside (-1, 1), where tanh's inverse exists
@@ -84,18 +84,23 @@ class Agent(nn.Module):
         self.to(self.device)
         self._target_weights: list[Tensor] = list(self.target.parameters())
         self._critic_weights: list[Tensor] = list(self.critic.parameters())
+        self._gradients: dict[str, Callable[..., tuple[Gradients, Metrics]]] = {
+            "objective": self._objective_gradients,
+            "critic": self._critic_gradients,
+            "actor": self._actor_gradients,
+        }
 
     @cached_property
     def optimisers(self) -> dict[str, Adam]:
-        """Made when first needed: an agent that only acts goes without, and without what torch imports for them."""
+        """Made when first needed: an agent that only acts goes without."""
         lr = self.config.lr
         optimisers = {
-            "actor": Adam(self.actor.parameters(), lr, fused=True),
-            "critic": Adam(self.critic.parameters(), lr, fused=True),
+            "actor": Adam([{"params": self.actor.parameters(), "lr": lr}]),
+            "critic": Adam([{"params": self.critic.parameters(), "lr": lr}]),
         }
         groups = self.objective.parameter_groups(lr) if self.learn_objective else []
         if groups:
-            optimisers["objective"] = Adam(groups, fused=True)
+            optimisers["objective"] = Adam(groups)
         return optimisers
 
     # ---- acting ------------------------------------------------------------------------------------------------
@@ -128,11 +133,9 @@ class Agent(nn.Module):
     def _normal(self, shape: torch.Size) -> Tensor:
         return torch.randn(shape, generator=self.generator, device=self.device)
 
-    def _noisy(self, mean: Tensor) -> Tensor:
-        """The update's action: clamped noise, and a clamp that lets gradients straight through."""
+    def _update_noise(self, shape: torch.Size) -> Tensor:
         clip = self.config.noise_clip
-        action = mean + (self.config.noise * self._normal(mean.shape)).clamp_(-clip, clip)
-        return action + (action.clamp(-_EDGE, _EDGE) - action).detach()
+        return (self.config.noise * self._normal(shape)).clamp_(-clip, clip)
 
     # ---- learning ----------------------------------------------------------------------------------------------
 
@@ -140,48 +143,53 @@ class Agent(nn.Module):
         """One gradient step of everything, or of all but the actor. Metrics are tensors: reading them is what waits."""
         metrics: Metrics = {}
         if self.learn_objective:
-            metrics |= self._update_objective(batch)
+            if "objective" in self.optimisers:
+                metrics |= self._descend("objective", batch)
+                self.objective.after_step()
             batch = batch._replace(reward=self.objective.reward(batch))
         obs = self.objective.policy_input(batch.obs, batch.skill)
-        metrics |= self._update_critic(obs, batch)
+        next_obs = self.objective.policy_input(batch.next_obs, batch.skill)
+        metrics |= self._descend("critic", batch, obs, next_obs, self._update_noise(batch.action.shape))
         if actor:
-            metrics |= self._update_actor(obs, batch.skill)
+            metrics |= self._descend("actor", obs, batch.skill, self._update_noise(batch.action.shape))
         self._update_target()
         metrics["reward/intrinsic" if self.learn_objective else "reward/task"] = batch.reward.mean()
         return metrics
 
-    def _update_objective(self, batch: Batch) -> Metrics:
-        if "objective" not in self.optimisers:
-            return {}
-        loss, metrics = self.objective.loss(batch)
-        self._step("objective", loss)
-        self.objective.after_step()
+    def _descend(self, name: str, *inputs: Any) -> Metrics:
+        """One optimiser step of a part of the agent."""
+        gradients, metrics = self._gradients[name](*inputs)
+        self.optimisers[name].step(gradients)
         return metrics
 
-    def _update_critic(self, obs: Tensor, batch: Batch) -> Metrics:
+    def compile_gradients(self) -> None:
+        """From now on by `torch.compile`: the same numbers to within rounding, sooner."""
+        learners = self.optimisers  # made here: their making is not to be traced
+        self._gradients |= {name: Compiled(self._gradients[name], self.device) for name in learners}
+
+    # The three functions below are pure: what is random comes in, gradients go out. So they can be compiled.
+
+    def _objective_gradients(self, batch: Batch) -> tuple[Gradients, Metrics]:
+        loss, metrics = self.objective.loss(batch)
+        return self.optimisers["objective"].gradients(loss), metrics
+
+    def _critic_gradients(
+        self, batch: Batch, obs: Tensor, next_obs: Tensor, noise: Tensor
+    ) -> tuple[Gradients, Metrics]:
         with torch.no_grad():
-            next_obs = self.objective.policy_input(batch.next_obs, batch.skill)
-            next_action = self._noisy(self.actor(next_obs))
+            next_action = _noisy(self.actor(next_obs), noise)
             next_q = self.target(next_obs, next_action, batch.skill).amin(dim=0)  # (B, 1)
             goal = torch.addcmul(batch.reward, batch.discount, next_q)
         q = self.critic(obs, batch.action, batch.skill)  # (2, B, 1)
         loss = (q - goal).square().mean(dim=(1, 2)).sum()
-        self._step("critic", loss)
-        return {"critic/loss": loss.detach(), "critic/q": q.detach().mean(), "critic/target": goal.mean()}
+        metrics = {"critic/loss": loss.detach(), "critic/q": q.detach().mean(), "critic/target": goal.mean()}
+        return self.optimisers["critic"].gradients(loss), metrics
 
-    def _update_actor(self, obs: Tensor, skill: Tensor) -> Metrics:
-        action = self._noisy(self.actor(obs))
-        with _frozen(self.critic):  # gradients pass through the critic, none are made for its weights
-            q = self.critic(obs, action, skill).amin(dim=0)
-        loss = -q.mean()
-        self._step("actor", loss)
-        return {"actor/loss": loss.detach()}
-
-    def _step(self, name: str, loss: Tensor) -> None:
-        optimiser = self.optimisers[name]
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
+    def _actor_gradients(self, obs: Tensor, skill: Tensor, noise: Tensor) -> tuple[Gradients, Metrics]:
+        """They pass through the critic; none are made for its weights."""
+        action = _noisy(self.actor(obs), noise)
+        loss = -self.critic(obs, action, skill).amin(dim=0).mean()
+        return self.optimisers["actor"].gradients(loss), {"actor/loss": loss.detach()}
 
     @torch.no_grad()
     def _update_target(self) -> None:
@@ -206,26 +214,17 @@ class Agent(nn.Module):
         """Adam's moments and counters as flat names, and the generator."""
         flat = {"generator": self.generator.get_state()}
         for name, optimiser in self.optimisers.items():
-            for index, slots in optimiser.state_dict()["state"].items():
-                flat |= {f"{name}.{index}.{slot}": value for slot, value in slots.items()}
+            flat |= {f"{name}.{slot}": value for slot, value in optimiser.state().items()}
         return flat
 
     def load_optimiser_state(self, flat: dict[str, Tensor]) -> None:
         self.generator.set_state(flat["generator"].cpu())
         for name, optimiser in self.optimisers.items():
-            state: dict[int, dict[str, Tensor]] = {}
-            for key, value in flat.items():
-                owner, _, rest = key.partition(".")
-                if owner == name:
-                    index, slot = rest.split(".")
-                    state.setdefault(int(index), {})[slot] = value
-            optimiser.load_state_dict(optimiser.state_dict() | {"state": state})
+            mine = {key.removeprefix(f"{name}."): value for key, value in flat.items() if key.startswith(f"{name}.")}
+            optimiser.restore(mine)
 
 
-@contextmanager
-def _frozen(module: nn.Module) -> Iterator[None]:
-    module.requires_grad_(False)
-    try:
-        yield
-    finally:
-        module.requires_grad_(True)
+def _noisy(mean: Tensor, noise: Tensor) -> Tensor:
+    """The update's action: a clamp that lets gradients straight through."""
+    action = mean + noise
+    return action + (action.clamp(-_EDGE, _EDGE) - action).detach()

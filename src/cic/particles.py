@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -40,26 +41,28 @@ class RunningStatistics(nn.Module):
 
 @torch.no_grad()
 def knn_distances(queries: Tensor, keys: Tensor, k: int) -> Tensor:
-    """(B, k) Euclidean distances to the k nearest rows of `keys`.
+    """(B, k) Euclidean distances to the k nearest rows of `keys`, in no particular order.
 
-    The neighbours are found by one matrix product instead of a (B, N, D) difference, and only their distances are
-    then computed from the difference, so that cancellation cannot spoil them. Where `queries is keys`, the point
-    itself is among its neighbours, at a distance of exactly 0.
+    ‖x − y‖² = ‖x‖² + ‖y‖² − 2 x·y is one matrix product instead of a (B, N, D) difference; in double precision, so that
+    cancellation cannot spoil it. Where `queries is keys`, the point itself is among its neighbours, at a distance of
+    exactly 0.
     """
     own = queries is keys
-    centre = keys.mean(dim=0)  # far from the origin, float32 would not tell near neighbours apart
-    near = keys - centre
-    half_norms = near.square().sum(dim=1).mul_(0.5)
-    # x·y − ½‖y‖² orders as −‖x − y‖ does, row by row
-    closeness = torch.addmm(half_norms, near if own else queries - centre, near.T, beta=-1)
+    points = keys.double()
+    others = points if own else queries.double()
+    squares = points.square().sum(dim=1)
+    other_squares = squares if own else others.square().sum(dim=1)
+    distances = torch.addmm(squares, others, points.T, alpha=-2).add_(other_squares[:, None]).float()
     if own:
-        closeness.fill_diagonal_(torch.inf)
-    nearest = closeness.topk(k, dim=1, sorted=False).indices
-    neighbours = keys.index_select(0, nearest.flatten()).view(
-        *nearest.shape, -1
-    )  # (B, k, D), a third of indexing's time
-    distances: Tensor = torch.linalg.vector_norm(neighbours.sub_(queries[:, None, :]), dim=2)
-    return distances
+        distances.fill_diagonal_(0)
+    return _smallest(distances, k).clamp_(min=0).sqrt_()
+
+
+def _smallest(values: Tensor, k: int) -> Tensor:
+    """(B, k): the k smallest of each row. On the CPU NumPy's vectorised partition takes a quarter of topk's time."""
+    if values.device.type == "cpu":
+        return torch.from_numpy(np.partition(values.numpy(), k - 1, axis=1)[:, :k])
+    return values.topk(k, dim=1, largest=False, sorted=False).values
 
 
 @torch.no_grad()

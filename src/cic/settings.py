@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
 from cic.agent import AgentConfig
+from cic.compilation import Mode
 from cic.config import checked, from_dict, require
 from cic.errors import unknown
 from cic.objectives import get_objective
@@ -47,6 +48,8 @@ class LoopConfig:
     """Where the networks live: cpu, or cuda (not tested here)."""
     threads: int = 1
     """Threads of a matrix product."""
+    compile: Mode = "auto"
+    """Compile the updates (20 s, needs g++): on, off, or auto, which is on from 10,000 updates."""
     wandb: bool = False
     """Also log to Weights & Biases (needs the extra `wandb`)."""
     agent: AgentConfig = field(default_factory=AgentConfig)

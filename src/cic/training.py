@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from cic import compilation
 from cic.agent import Agent
 from cic.envs import make
 from cic.errors import UserError
@@ -44,6 +45,8 @@ class Loop:
     def __init__(self, run: Run, config: LoopConfig, env_name: str, agent: Agent, quiet: bool = False) -> None:
         torch.set_num_threads(config.threads)
         self.run, self.config, self.agent, self.quiet = run, config, agent, quiet
+        if compilation.wanted(config.compile, max(config.steps - config.warmup, 0) // config.update_every):
+            agent.compile_gradients()
         self.env = make(env_name, num_envs=config.num_envs, seed=config.seed)
         self.rng = np.random.default_rng(config.seed)
         self.replay = Replay(

@@ -27,6 +27,7 @@ _HARMLESS = {
     "preset",
     "device",
     "threads",
+    "compile",
     "wandb",
 }
 _HARMLESS |= {"log_every", "checkpoint_every", "milestones", "eval_every", "eval_episodes", *BUDGETS}
