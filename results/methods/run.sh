@@ -10,8 +10,8 @@ pretrain() {
 }
 for seed in 0 1; do
     for domain in point_mass walker; do
-        if [ $domain = walker ]; then steps=30000; else steps=20000; fi
-        common="--domain $domain --scale laptop --steps $steps --seed $seed --checkpoint-every $steps"
+        steps=20000
+        common="--domain $domain --scale laptop --steps $steps --seed $seed --checkpoint-every $steps --compile on"
         pretrain $domain-random-$seed $common --objective fixed --warmup $steps
         for method in cic icm disagreement rnd apt proto smm diayn aps fixed; do
             pretrain $domain-$method-$seed $common --objective $method
