@@ -13,8 +13,9 @@ from benchmarks.textbook import Textbook
 from cic.agent import Agent, AgentConfig
 from cic.envs import domains
 from cic.objectives.cic import CICOptions
+from cic.particles import knn_distances
 from cic.replay import Replay
-from cic.types import Spaces
+from cic.types import Batch, Spaces
 
 
 class Size(NamedTuple):
@@ -25,7 +26,7 @@ class Size(NamedTuple):
     seconds: float
 
 
-SIZES = (Size("small", 256, 256, 1, 8.0), Size("paper", 1024, 1024, 2, 20.0))
+SIZES = (Size("small", 256, 256, 1, 10.0), Size("paper", 1024, 1024, 2, 20.0))
 DOMAINS = ("walker", "quadruped", "jaco")
 
 
@@ -45,40 +46,96 @@ def filled_replay(spaces: Spaces, skill_dim: int, steps: int = 5_000) -> Replay:
     return replay
 
 
+def prepared(spaces: Spaces, hidden: int, batch: int, skill_dim: int = 64) -> tuple[Agent, Replay, Batch]:
+    agent = Agent(spaces, "cic", CICOptions(skill_dim=skill_dim), AgentConfig(hidden=hidden, batch=batch))
+    replay = filled_replay(spaces, skill_dim)
+    return agent, replay, replay.sample(batch, np.random.default_rng(1))
+
+
+def milliseconds(calls: dict[str, Callable[[], Any]], seconds: float) -> dict[str, float]:
+    return {name: 1e3 * duration for name, duration in interleave(calls, seconds).items()}
+
+
 def measure(size: Size, spaces: Spaces) -> dict[str, float]:
     """Milliseconds of each part, taken in turn."""
     torch.set_num_threads(size.threads)
-    agent = Agent(spaces, "cic", CICOptions(), AgentConfig(hidden=size.hidden, batch=size.batch))
-    textbook = Textbook(agent)
-    replay, rng = filled_replay(spaces, agent.objective.skill.dim), np.random.default_rng(1)
-    batch = replay.sample(size.batch, rng)
+    agent, replay, batch = prepared(spaces, size.hidden, size.batch)
+    compiled, _, _ = prepared(spaces, size.hidden, size.batch)
+    compiled.compile_gradients()
+    textbook, rng = Textbook(agent), np.random.default_rng(1)
     products = record(lambda: agent.update(batch))
-    obs, skill = np.zeros((16, spaces.obs), np.float32), np.zeros((16, 64), np.float32)
     calls: dict[str, Callable[[], Any]] = {
         "floor": make_floor(products),
-        "update": lambda: agent.update(batch),
+        "eager": lambda: agent.update(batch),
+        "compiled": lambda: compiled.update(batch),
         "textbook": lambda: textbook.update(batch),
         "sample": lambda: replay.sample(size.batch, rng),
-        "act 1": lambda: agent.act(obs[:1], skill[:1], explore=True),
-        "act 16": lambda: agent.act(obs, skill, explore=True),
     }
-    times = {name: 1e3 * seconds for name, seconds in interleave(calls, size.seconds).items()}
-    return {"GFLOP": flops(products) / 1e9, **times}
+    return {"GFLOP": flops(products) / 1e9, **milliseconds(calls, size.seconds)}
+
+
+def acting(size: Size, spaces: Spaces) -> dict[str, float]:
+    torch.set_num_threads(size.threads)
+    agent, _, _ = prepared(spaces, size.hidden, size.batch)
+    obs, skill = np.zeros((16, spaces.obs), np.float32), np.zeros((16, 64), np.float32)
+    times = {}
+    for count in (1, 16):  # each by itself: what is compared here is with a bar, not with the other
+        o, z = obs[:count], skill[:count]
+        times |= milliseconds({f"act {count}": lambda o=o, z=z: agent.act(o, z, explore=True)}, 2.0)  # type: ignore[misc]
+    return times
+
+
+def exponent(xs: list[int], ys: list[float]) -> float:
+    """Slope of log y over log x."""
+    return float(np.polyfit(np.log(xs), np.log(ys), 1)[0])
+
+
+def scaling(spaces: Spaces) -> None:
+    """Update time against batch, width and skill dimension around (256, 256, 64), and neighbours against batch."""
+    torch.set_num_threads(1)
+
+    def update(hidden: int = 256, batch: int = 256, skill_dim: int = 64) -> Callable[[], Any]:
+        agent, _, sampled = prepared(spaces, hidden, batch, skill_dim)
+        return lambda: agent.update(sampled)
+
+    def neighbours(count: int) -> Callable[[], Any]:
+        points = torch.randn(count, 64)
+        return lambda: knn_distances(points, points, 16)
+
+    sweeps: dict[str, tuple[list[int], Callable[[int], Callable[[], Any]]]] = {
+        "batch": ([128, 256, 512, 1024], lambda n: update(batch=n)),
+        "H": ([128, 256, 512, 1024], lambda n: update(hidden=n)),
+        "skill": ([16, 64, 256], lambda n: update(skill_dim=n)),
+        "neighbours": ([256, 512, 1024, 2048], neighbours),
+    }
+    print("\nHow one eager update grows (one thread, batch 256, H 256, skill 64 where not varied), milliseconds")
+    for name, (values, make) in sweeps.items():
+        times = list(milliseconds({str(value): make(value) for value in values}, 4.0).values())
+        cells = "  ".join(f"{value}: {time:.2f}" for value, time in zip(values, times, strict=True))
+        last = np.log(times[-1] / times[-2]) / np.log(values[-1] / values[-2])
+        print(f"{name:11} {cells}   exponent {exponent(values, times):.2f}, at the end {last:.2f}", flush=True)
 
 
 def main() -> None:
     print("\nOne CIC update in milliseconds; floor is its matrix products alone, each at its real shape")
-    columns = ("GFLOP", "floor", "update", "textbook", "sample", "act 1", "act 16")
-    print(f"{'size':8}{'domain':12}" + "".join(f"{c:>10}" for c in columns) + f"{'/floor':>9}{'textbook/':>11}")
+    columns = ("GFLOP", "floor", "eager", "compiled", "textbook", "sample")
+    ratios = ("eager/floor", "comp./floor", "textb./eager", "textb./comp.")
+    print(f"{'size':8}{'domain':11}" + "".join(f"{c:>10}" for c in columns) + "".join(f"{r:>13}" for r in ratios))
     for size in SIZES:
         for name in DOMAINS:
             info = domains()[name]
             row = measure(size, Spaces(info.obs, info.action))
             cells = "".join(f"{row[c]:10.2f}" for c in columns)
-            ratios = f"{row['update'] / row['floor']:8.2f}×{row['textbook'] / row['update']:10.2f}×"
-            print(f"{size.name:8}{name:12}{cells}{ratios}", flush=True)
+            eager, compiled, floor, textbook = row["eager"], row["compiled"], row["floor"], row["textbook"]
+            quotients = (eager / floor, compiled / floor, textbook / eager, textbook / compiled)
+            print(f"{size.name:8}{name:11}{cells}" + "".join(f"{q:13.2f}" for q in quotients), flush=True)
     for size in SIZES:
         print(f"{size.name}: batch {size.batch}, H {size.hidden}, {size.threads} thread(s)")
+    walker = Spaces(domains()["walker"].obs, domains()["walker"].action)
+    for size in SIZES:
+        times = acting(size, walker)
+        print(f"acting at H {size.hidden}: " + ", ".join(f"{name} {time:.3f} ms" for name, time in times.items()))
+    scaling(walker)
 
 
 if __name__ == "__main__":

@@ -82,6 +82,7 @@ class Agent(nn.Module):
         self.target.load_state_dict(self.critic.state_dict())
         self.target.requires_grad_(False)
         self.to(self.device)
+        self._skill_dim = self.objective.skill.dim
         self._target_weights: list[Tensor] = list(self.target.parameters())
         self._critic_weights: list[Tensor] = list(self.critic.parameters())
         self._gradients: dict[str, Callable[..., tuple[Gradients, Metrics]]] = {
@@ -108,27 +109,26 @@ class Agent(nn.Module):
     @torch.inference_mode()
     def act(self, obs: Array, skill: Array | None = None, *, explore: bool = False) -> Array:
         """(N, action) for (N, obs) and (N, skill), or one action for one observation."""
-        single = np.ndim(obs) == 1
-        obs_tensor, skill_tensor = self._inputs(obs, skill)
-        action = self.actor(self.objective.policy_input(obs_tensor, skill_tensor))
+        action = self.actor(self.objective.policy_input(*self._inputs(obs, skill)))
         if explore and self.config.noise:
-            action = action + self.config.noise * self._normal(action.shape)
+            action.add_(self._normal(action.shape), alpha=self.config.noise)
         result: Array = action.clamp_(-_EDGE, _EDGE).cpu().numpy()
-        return result[0] if single else result
+        return result if np.ndim(obs) == 2 else result[0]
 
     def _inputs(self, obs: Array, skill: Array | None) -> tuple[Tensor, Tensor]:
-        skill = np.zeros(0, np.float32) if skill is None else skill
-        obs_tensor = torch.as_tensor(np.atleast_2d(obs), dtype=torch.float32, device=self.device)
-        skill_tensor = torch.as_tensor(np.atleast_2d(skill), dtype=torch.float32, device=self.device)
-        if obs_tensor.shape[1] != self.spaces.obs:
-            raise UserError(f"this agent observes {self.spaces.obs} numbers, not {obs_tensor.shape[1]}")
-        if skill_tensor.shape[1] != self.objective.skill.dim:
-            raise UserError(
-                f"this agent's skills have dimension {self.objective.skill.dim}, not {skill_tensor.shape[1]}"
-            )
-        if len(skill_tensor) not in (1, len(obs_tensor)):
-            raise UserError(f"{len(obs_tensor)} observations need one skill or as many, not {len(skill_tensor)}")
-        return obs_tensor, skill_tensor.expand(len(obs_tensor), -1)
+        obs = np.ascontiguousarray(obs, np.float32)
+        skill = np.zeros(0, np.float32) if skill is None else np.ascontiguousarray(skill, np.float32)
+        rows = obs.shape[0] if obs.ndim == 2 else 1
+        if obs.shape[-1] != self.spaces.obs:
+            raise UserError(f"this agent observes {self.spaces.obs} numbers, not {obs.shape[-1]}")
+        if skill.shape[-1] != self._skill_dim:
+            raise UserError(f"this agent's skills have dimension {self._skill_dim}, not {skill.shape[-1]}")
+        if skill.ndim == 2 and skill.shape[0] not in (1, rows):
+            raise UserError(f"{rows} observations need one skill or as many, not {skill.shape[0]}")
+        if skill.ndim == 1 or skill.shape[0] != rows:
+            skill = np.broadcast_to(skill, (rows, skill.shape[-1])).copy()
+        obs_tensor, skill_tensor = torch.from_numpy(obs.reshape(rows, -1)), torch.from_numpy(skill)
+        return obs_tensor.to(self.device), skill_tensor.to(self.device)
 
     def _normal(self, shape: torch.Size) -> Tensor:
         return torch.randn(shape, generator=self.generator, device=self.device)

@@ -43,9 +43,11 @@ def _tanh(x: Tensor) -> Tensor:
 
 
 class Tanh(nn.Tanh):
-    """tanh x = 2 σ(2x) − 1, to within 2e-7, in half the time that torch's takes on a CPU."""
+    """For more than a few rows tanh x = 2 σ(2x) − 1, to within 2e-7: half the time that torch's tanh takes on a CPU."""
 
     def forward(self, x: Tensor) -> Tensor:
+        if x.numel() < 8192:
+            return x.tanh()
         return _Tanh.apply(x) if x.requires_grad else _tanh(x)  # type: ignore[no-untyped-call]
 
 
@@ -61,9 +63,15 @@ class Actor(nn.Module):
         self.trunk = trunk(input_dim, hidden)
         self.head = mlp(hidden, hidden, action_dim)
         self.apply(orthogonal_init)
+        self._layers = (*self.trunk, self.head[0], self.head[2])
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.tanh(self.head(self.trunk(x)))
+        """Layer by layer: eight calls of modules would take as long as the rest when there is one observation."""
+        first, norm, tanh, hidden, out = self._layers
+        x = F.linear(x, first.weight, first.bias)
+        x = tanh.forward(F.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps))
+        x = F.linear(x, hidden.weight, hidden.bias).relu_()
+        return F.linear(x, out.weight, out.bias).tanh_()
 
 
 class Critic(nn.Module):
