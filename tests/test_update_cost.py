@@ -1,0 +1,80 @@
+"""What an update must not do: wait for the device, or take memory for what it need not keep."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+from objectives.objective_setup import make_batch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from cic import particles
+from cic.agent import Agent, AgentConfig
+from cic.objectives import get_objective, objectives
+from cic.types import Spaces
+
+aten = torch.ops.aten
+_WAITS = (aten._local_scalar_dense, aten.nonzero, aten.is_nonzero, aten.equal, aten._unique2, aten.masked_select)
+
+
+class NoWaiting(TorchDispatchMode):
+    """Refuses what would copy a device's numbers to the host."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        assert func.overloadpacket not in _WAITS, f"{func} waits for the device"
+        return func(*args, **(kwargs or {}))
+
+
+def topk(values: Tensor, k: int) -> Tensor:
+    return values.topk(k, dim=1, largest=False, sorted=False).values
+
+
+@pytest.mark.parametrize("name", [name for name, _ in objectives()])
+@pytest.mark.parametrize("learn", [True, False])
+def test_an_update_never_waits(name: str, learn: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    cls = get_objective(name)
+    options = cls.Options(**cls.scales.get("smoke", {}))
+    agent = Agent(Spaces(24, 3), name, options, AgentConfig(hidden=16, batch=32), learn_objective=learn)
+    batch = make_batch(agent.objective.skill)
+    monkeypatch.setattr(particles, "_smallest", topk)  # what runs on a device; the CPU has a branch of its own
+    for method in ("item", "cpu", "numpy", "tolist", "__bool__", "__float__", "__int__"):
+        monkeypatch.setattr(Tensor, method, lambda *_, method=method: pytest.fail(f"Tensor.{method} waits"))
+    with NoWaiting(), torch.autograd.set_multithreading_enabled(False):
+        agent.update(batch)
+        agent.update(batch)
+
+
+def test_the_guard_sees_waiting() -> None:
+    with pytest.raises(AssertionError, match="waits"), NoWaiting():
+        torch.ones(3).sum().item()
+
+
+_MEMORY = """
+import resource, torch
+from cic.agent import Agent, AgentConfig
+from cic.objectives.cic import CICOptions
+from cic.types import Batch, Spaces
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+agent = Agent(Spaces(78, 12), "cic", CICOptions(), AgentConfig())
+agent.optimisers
+widths = {"obs": 78, "action": 12, "reward": 1, "discount": 1, "next_obs": 78, "skill": 64}
+batch = Batch(**{name: torch.rand(1024, width) for name, width in widths.items()})
+torch.rand(64, 64, requires_grad=True).matmul(torch.rand(64, 64)).sum().backward()  # the libraries themselves
+before = peak()
+for _ in range(3):
+    agent.update(batch)
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts memory as Linux does")
+def test_a_paper_size_update_stays_under_600_mb() -> None:
+    found = subprocess.run([sys.executable, "-c", _MEMORY], capture_output=True, text=True, check=True)
+    assert int(found.stdout) < 600e6
