@@ -1,8 +1,8 @@
-"""Every method's part of an update (loss, backward, Adam, reward) beside its matrix products alone.
+"""Every method's update, eager and compiled, beside its matrix products alone; and the method's own part of it.
 
-That none of those products is needless is counted by hand in `tests/objectives/test_objective_flops.py`. Shallow
-methods (ICM, Disagreement, ProtoRL) cannot come near their products here: a ReLU over (B, H) moves as many bytes as a
-product with 24 columns. What a user feels is the whole update, DDPG included: the last columns.
+That none of those products is needless is counted by hand in `tests/objectives/test_objective_flops.py`. The method's
+own part (loss, gradients, Adam, reward; eager) cannot come near its products where it is shallow (ICM, Disagreement,
+ProtoRL): a ReLU over (B, H) moves as many bytes as a product with 24 columns. What a user feels is the whole update.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 from benchmarks.floor import Product, flops, interleave, make_floor, record
 from cic.agent import Agent, AgentConfig
 from cic.objectives import Objective, get_objective, objectives
+from cic.optimiser import Adam
 from cic.types import Batch, Spaces
 
 WALKER = Spaces(obs=24, action=6)
@@ -27,15 +28,17 @@ class Row:
     name: str
     gflop: float
     floor_ms: float
-    objective_ms: float
-    update_floor_ms: float
-    update_ms: float
+    eager_ms: float
+    compiled_ms: float
+    own_floor_ms: float
+    own_ms: float
 
     def line(self) -> str:
-        own = f"{self.objective_ms / self.floor_ms:5.2f}×" if self.floor_ms else "     -"
+        own = f"{self.own_ms / self.own_floor_ms:6.2f}×" if self.own_floor_ms else f"{'-':>7}"
         return (
-            f"{self.name:14}{self.gflop:8.2f}{self.floor_ms:10.2f}{self.objective_ms:10.2f} {own}"
-            f"{self.update_floor_ms:10.2f}{self.update_ms:10.2f} {self.update_ms / self.update_floor_ms:5.2f}×"
+            f"{self.name:14}{self.gflop:8.2f}{self.floor_ms:10.2f}{self.eager_ms:10.2f}{self.compiled_ms:10.2f}"
+            f"{self.eager_ms / self.floor_ms:7.2f}×{self.compiled_ms / self.floor_ms:9.2f}×"
+            f"{self.own_floor_ms:11.2f}{self.own_ms:9.2f}{own}"
         )
 
 
@@ -59,14 +62,12 @@ def make_batch(objective: Objective, size: int) -> Batch:
 def objective_update(objective: Objective, lr: float = 1e-4) -> Callable[[Batch], None]:
     """What the agent does for its objective in one update."""
     groups = objective.parameter_groups(lr)
-    optimiser = torch.optim.Adam(groups, fused=True) if groups else None
+    adam = Adam(groups) if groups else None
 
     def update(batch: Batch) -> None:
-        if optimiser is not None:
+        if adam is not None:
             loss, _ = objective.loss(batch)
-            optimiser.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
+            adam.step(adam.gradients(loss))
             objective.after_step()
         objective.reward(batch)
 
@@ -82,22 +83,25 @@ def solid(product: Product) -> Product:
 
 
 def measure(name: str, batch_size: int, hidden: int, seconds: float) -> Row:
-    agent = Agent(WALKER, name, get_objective(name).Options(), AgentConfig(hidden=hidden, batch=batch_size))
+    config, options = AgentConfig(hidden=hidden, batch=batch_size), get_objective(name).Options()
+    agent, compiled = (Agent(WALKER, name, options, config) for _ in range(2))
+    compiled.compile_gradients()
     batch = make_batch(agent.objective, batch_size)
     update = objective_update(agent.objective)
     own = [solid(product) for product in record(lambda: update(batch))]
     whole = [solid(product) for product in record(lambda: agent.update(batch))]
     times = interleave(
         {
-            "floor": make_floor(own),
-            "objective": lambda: update(batch),
-            "update floor": make_floor(whole),
-            "update": lambda: agent.update(batch),
+            "floor": make_floor(whole),
+            "eager": lambda: agent.update(batch),
+            "compiled": lambda: compiled.update(batch),
+            "own floor": make_floor(own),
+            "own": lambda: update(batch),
         },
         seconds,
     )
-    floor_ms, objective_ms, update_floor_ms, update_ms = (1e3 * seconds for seconds in times.values())
-    return Row(name, flops(own) / 1e9, floor_ms if own else 0.0, objective_ms, update_floor_ms, update_ms)
+    floor, eager, fast, own_floor, own_time = (1e3 * duration for duration in times.values())
+    return Row(name, flops(whole) / 1e9, floor, eager, fast, own_floor if own else 0.0, own_time)
 
 
 def main(names: list[str] | None = None, seconds: float = 6.0) -> list[Row]:
@@ -106,7 +110,11 @@ def main(names: list[str] | None = None, seconds: float = 6.0) -> list[Row]:
     for batch_size, hidden, threads in [(1024, 1024, 2), (256, 256, 1)]:
         torch.set_num_threads(threads)
         print(f"\nbatch {batch_size}, H {hidden}, {threads} thread(s), walker; milliseconds")
-        print(f"{'method':14}{'GFLOP':>8}{'products':>10}{'method':>10}{'':7}{'products':>10}{'update':>10}")
+        print(f"{'':50}{'/products':>18}{'of its own part':>27}")
+        print(
+            f"{'method':14}{'GFLOP':>8}{'products':>10}{'eager':>10}{'compiled':>10}{'eager':>8}{'compiled':>10}"
+            f"{'products':>11}{'eager':>9}{'ratio':>7}"
+        )
         for name in names or [name for name, _ in objectives()]:
             rows.append(measure(name, batch_size, hidden, seconds))
             print(rows[-1].line(), flush=True)
