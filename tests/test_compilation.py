@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from test_agent import batches, make_agent
 
+import cic
 from cic import compilation
 from cic.compilation import LONG_RUN, Compiled, wanted
+from cic.runs import Run
+from cic.training import Interrupted
+from cic.workflow import build
 
-needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="no C++ compiler")
+needs_compiler = pytest.mark.skipif(compilation.missing() is not None, reason=str(compilation.missing()))
 
 
 @pytest.mark.parametrize(
@@ -20,7 +25,7 @@ needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="no C++ comp
     [("off", 10**6, False), ("auto", LONG_RUN - 1, False), ("auto", LONG_RUN, True), ("on", 1, True)],
 )
 def test_when_to_compile(monkeypatch: pytest.MonkeyPatch, mode: str, updates: int, expected: bool) -> None:
-    monkeypatch.setattr(compilation.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(compilation, "missing", lambda: None)
     assert wanted(mode, updates) is expected
 
 
@@ -29,6 +34,13 @@ def test_without_a_compiler_one_line_says_so(monkeypatch: pytest.MonkeyPatch, mo
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.warns(UserWarning, match=r"^no C\+\+ compiler \(no-such-compiler\)"):
         assert not wanted(mode, LONG_RUN)
+
+
+def test_without_headers_one_line_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CXX", "sh")
+    monkeypatch.setattr(compilation.sysconfig, "get_path", lambda name: str(tmp_path))
+    with pytest.warns(UserWarning, match="^no Python headers"):
+        assert not wanted("on", 1)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -56,3 +68,25 @@ def test_compiled_updates_equal_plain_ones() -> None:
     for (name, one), (_, other) in zip(plain.named_parameters(), compiled.named_parameters(), strict=True):
         assert torch.allclose(one, other, rtol=1e-4, atol=1e-5), name
     assert all(isinstance(f, Compiled) and f._call is not f._plain for f in compiled._gradients.values())
+
+
+@needs_compiler
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+def test_a_compiled_run_resumes_to_the_bit(tmp_path: Path) -> None:
+    settings = {"scale": "smoke", "compile": "on", "steps": 300, "checkpoint_every": 10_000, "quiet": True}
+    whole = cic.pretrain("gridworld", out=tmp_path / "whole", **settings)
+    shutil.copytree(whole.path, tmp_path / "stopped")
+    for name in ("checkpoints", "result.json", "metrics.jsonl"):
+        target = tmp_path / "stopped" / name
+        shutil.rmtree(target) if target.is_dir() else target.unlink()
+    loop = build(Run(tmp_path / "stopped"), quiet=True)
+    loop.at_boundary = lambda: setattr(loop, "_stop", "SIGINT" if loop.step >= 200 else None)  # type: ignore[method-assign]
+    with pytest.raises(Interrupted, match="step 200"):
+        loop.train()
+    again = cic.resume(tmp_path / "stopped", quiet=True)
+    one, other = (Run(run.path).load_checkpoint() for run in (whole, again))
+    assert one is not None
+    assert other is not None
+    for name, value in one[0]["agent"].items():
+        assert torch.equal(value, other[0]["agent"][name]), name
+    assert (whole.path / "metrics.jsonl").read_bytes() == (again.path / "metrics.jsonl").read_bytes()

@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import sysconfig
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -22,14 +24,22 @@ LONG_RUN = 10_000
 
 
 def wanted(mode: Mode, updates: int) -> bool:
-    """Does a run of so many updates compile? If there is no compiler, no; `on` then says so."""
+    """Does a run of so many updates compile? Not where something is missing for it, and then a line says so."""
     if mode == "off" or (mode == "auto" and updates < LONG_RUN):
         return False
+    if lacking := missing():
+        warnings.warn(f"{lacking}: updates run without torch.compile, a little slower", stacklevel=2)
+    return not lacking
+
+
+def missing() -> str | None:
+    """What this machine lacks for compiling."""
     compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
-    if shutil.which(compiler):
-        return True
-    warnings.warn(f"no C++ compiler ({compiler}): updates run without torch.compile, a little slower", stacklevel=2)
-    return False
+    if not shutil.which(compiler):
+        return f"no C++ compiler ({compiler})"
+    if not Path(sysconfig.get_path("include"), "Python.h").exists():
+        return "no Python headers (Debian: python3-dev)"
+    return None
 
 
 class Compiled:
