@@ -16,16 +16,16 @@ X = np.concatenate([np.linspace(-3, 3, 601), [1.2, 0.6, 0.0, 8.0, -8.0]])
 @pytest.mark.parametrize(("bound", "margin", "at_margin"), [(1, 0.5, 0.5), (1, 2, 0.0), (0.5, 0.5, 0.5), (-1, 1, 0.25)])
 def test_ramp(bound: float, margin: float, at_margin: float) -> None:
     expected = tolerance(X, (bound, INF), margin=margin, value_at_margin=at_margin, sigmoid="linear")
-    check(lambda x: ramp(x, bound, margin, at_margin), expected)
+    check(ramp(bound, margin, at_margin), expected)
 
 
 @pytest.mark.parametrize(("bound", "margin"), [(0.05, 0.05), (1.0, 0.3)])
 def test_bell(bound: float, margin: float) -> None:
-    check(lambda x: bell(x, bound, margin), tolerance(X, (-INF, bound), margin=margin))
+    check(bell(bound, margin), tolerance(X, (-INF, bound), margin=margin))
 
 
 def test_inside() -> None:
-    check(lambda x: inside(x, 0.6, 2), tolerance(X, (0.6, 2)))
+    check(inside(0.6, 2), tolerance(X, (0.6, 2)))
 
 
 def test_length() -> None:

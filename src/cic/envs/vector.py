@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy.typing as npt
 
 from cic.envs import random_state
 from cic.envs.base import Array, Bools, State, Step, VectorEnv
-from cic.envs.suite.domain import Domain, Floats
+from cic.envs.suite.domain import Domain
 from cic.envs.suite.engine import Engine, Many, Single
 from cic.envs.suite.readout import reader
 from cic.errors import UserError
@@ -33,11 +32,7 @@ class SuiteEnv(VectorEnv):
         self._random = [np.random.RandomState(s) for s in self._seeds(seed)]
         threads = _thread_count(threads)
         self._engine: Engine = Single(domain) if num_envs == 1 else Many(domain, self.num_envs, threads)
-        self._advance = self._engine.advance
-        self._controls = self._engine.controls
-        self._flat_controls = self._controls.reshape(-1)
-        self._few = self._flat_controls.size <= 32
-        self._scale = _control_scale(domain.model, self._shape)
+        self._control, self._advance = self._engine.control, self._engine.advance
         self._read = reader(domain, self._engine.table)
         self._renderer: Any = None
 
@@ -50,28 +45,15 @@ class SuiteEnv(VectorEnv):
             or actions.shape != self._shape
         ):
             actions = self._check_actions(actions)
-        controls = self._controls
-        controls[:] = actions
-        if not self._within_range():
+        if not self._control(actions):
             self._check_finite(actions)
-            np.clip(controls, -1.0, 1.0, out=controls)
-        if self._scale is not None:
-            controls += self._scale[0]
-            controls *= self._scale[1]
-            controls += self._scale[2]
+            self._control(np.clip(actions, -1.0, 1.0))
         self._advance()
-        obs, reward, terminated, truncated, rewards = self._read()
+        page = self._read()
         self._clock += 1
         if self._clock >= self._alarm:
-            truncated[:] = self._end()
-        return obs, reward, terminated, truncated, {"rewards": rewards}
-
-    def _within_range(self) -> bool:
-        """Whether all actions are numbers in [-1, 1]. Python looks at a few faster than numpy does."""
-        if self._few:
-            values = self._flat_controls.tolist()
-            return math.isfinite(sum(values)) and min(values) >= -1.0 and max(values) <= 1.0
-        return bool(np.abs(self._controls).max() <= 1.0)  # False for NaN, too
+            page[3][:] = self._end()
+        return page
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
         self._settle_clock()
@@ -140,19 +122,8 @@ class SuiteEnv(VectorEnv):
 
     def close_extras(self, **kwargs: Any) -> None:
         self._close_renderer()
-        self.__dict__.pop("_engine", None)  # and with it
-        self.__dict__.pop("_advance", None)  # the threads
-
-
-def _control_scale(model: Any, shape: tuple[int, int]) -> tuple[Floats, Floats, Floats] | None:
-    """(1, half width, low) take actions in [-1, 1] to the actuators' ranges; None if those are [-1, 1] anyway.
-
-    Whole arrays, and dm_control's formula `low + half * (action + 1)` rather than one operation less: the same bits.
-    """
-    low, high = model.actuator_ctrlrange.T
-    if (low == -1).all() and (high == 1).all():
-        return None
-    return np.ones(shape), np.broadcast_to((high - low) / 2, shape).copy(), np.broadcast_to(low, shape).copy()
+        for name in ("_engine", "_control", "_advance"):  # and with them the threads
+            self.__dict__.pop(name, None)
 
 
 def _thread_count(threads: int | None) -> int:

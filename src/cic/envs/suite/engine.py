@@ -10,6 +10,7 @@ call to call nor returns derived quantities. A single copy is read where it is, 
 
 from __future__ import annotations
 
+import struct
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 from mujoco import mj_step, mj_step1, mj_step2
 from mujoco.batch import Batch
 
-from cic.envs.suite.domain import Domain, Floats, Views
+from cic.envs.suite.domain import Array, Domain, Floats, Views
 from cic.envs.suite.window import Window
 from cic.errors import UserError
 
@@ -32,8 +33,10 @@ class Engine(ABC):
 
     table: Floats
     """(N, obs + measured): the finished observations, then the arguments of the rewards."""
-    controls: Floats
-    """(N, action), contiguous: what the actuators get in the next `advance`."""
+
+    @abstractmethod
+    def control(self, actions: Array) -> bool:
+        """What the actuators get in the next `advance`; False, and nothing done, if not all are numbers in [-1, 1]."""
 
     @abstractmethod
     def advance(self) -> None:
@@ -62,18 +65,28 @@ class Engine(ABC):
 
 
 class Single(Engine):
-    """One copy."""
+    """One copy. Its few controls are sooner looked at and written by Python than by numpy."""
 
     def __init__(self, domain: Domain) -> None:
-        self._domain, self._model, self._others = domain, domain.model, domain.substeps - 1
+        self._domain, self._model, self._others = domain, domain.stepped, domain.substeps - 1
         self._early = 1.5 * domain.substeps * domain.model.opt.timestep
         self._data = mujoco.MjData(domain.model)
-        self.controls = self._data.ctrl[None]
-        window = Window(_looked_at(domain, self._data))
-        self._take, self._index = window.block.take, window.index
-        self.table = np.zeros((1, len(window.index)))
-        self._row = self.table[0]
+        self._scale = None if domain.scale is None else [tuple(column) for column in domain.scale.T.tolist()]
+        self._write = struct.Struct(f"{domain.info.action}d").pack_into
+        self._controls = memoryview(self._data.ctrl)
+        window = Window(_looked_at(domain, self._data), 1)
+        self._look, self.table = window.look, window.table
         self._squashed = domain.squashed(self.table)
+
+    def control(self, actions: Array) -> bool:
+        (values,) = actions.tolist()
+        for value in values:
+            if not -1.0 <= value <= 1.0:
+                return False
+        if self._scale:
+            values = [low + half * (value + 1.0) for value, (low, half) in zip(values, self._scale, strict=True)]
+        self._write(self._controls, 0, *values)
+        return True
 
     def advance(self) -> None:
         model, data = self._model, self._data
@@ -87,7 +100,7 @@ class Single(Engine):
         self._fill()
 
     def _fill(self) -> None:
-        self._take(self._index, None, self._row, "clip")  # with "clip" numpy needs no copy for `out`
+        self._look()
         for squash, part in self._squashed:
             squash(part, part)
 
@@ -115,23 +128,33 @@ class Many(Engine):
 
     def __init__(self, domain: Domain, num_envs: int, threads: int) -> None:
         self._domain = domain
-        self._batch = Batch(domain.model, num_envs, min(threads, num_envs), persistent=True)
+        self._batch = Batch(domain.stepped, num_envs, min(threads, num_envs), persistent=True)
         self._scratch = mujoco.MjData(domain.model)  # where episodes begin
         self._scratch_views = _looked_at(domain, self._scratch)
-        self._views = tuple(_flat_if_possible(view) for view in _looked_at(domain, self._batch))
-        self.controls = np.zeros((num_envs, domain.info.action))
-        self._control_inputs = self._batch.bind("ctrl")
-        self.table = np.zeros((num_envs, sum(view.size for view in self._scratch_views)))
+        self._scale, self._controls = domain.scale, self._batch.bind("ctrl")
+        window = Window(_looked_at(domain, self._batch), num_envs)
+        self._look, self.table = window.look, window.table
         self._squashed = domain.squashed(self.table)
+        self._calm = bytes(self._batch.warning.nbytes)
         self._warnings = self._batch.warning[:, UNSTABLE.start : UNSTABLE.stop, 1]  # how often
 
+    def control(self, actions: Array) -> bool:
+        if not np.maximum.reduce(np.abs(actions), axis=None) <= 1.0:  # or NaN
+            return False
+        controls = self._controls
+        controls[:] = actions
+        if self._scale is not None:
+            low, half = self._scale
+            controls += 1.0
+            controls *= half
+            controls += low
+        return True
+
     def advance(self) -> None:
-        self._control_inputs[:] = self.controls
         self._batch.step(None, self._domain.substeps, VELOCITY)
-        if self._warnings.any():
+        if self._batch.warning.tobytes() != self._calm and self._warnings.any():  # the quicker question first
             raise _unstable(self._domain, int(np.argwhere(self._warnings)[0, 0]))
-        flat = [view if view.ndim == 2 else view.reshape(len(view), -1) for view in self._views]
-        np.concatenate(flat, axis=1, out=self.table)
+        self._look()
         for squash, part in self._squashed:
             squash(part, part)
 
@@ -159,12 +182,6 @@ class Many(Engine):
 
 def _looked_at(domain: Domain, source: Any) -> Views:
     return *domain.observed(source), *domain.measured(source)
-
-
-def _flat_if_possible(view: Floats) -> Floats:
-    """(N, entries) if that is a view of the same memory, else as it is."""
-    flat = view.reshape(len(view), -1)
-    return flat if np.shares_memory(flat, view) else view
 
 
 def _unstable(domain: Domain, index: int) -> RuntimeError:

@@ -13,6 +13,7 @@ from cic.envs.suite.shaping import Number, inside, ramp, small_control
 from cic.envs.vector import SuiteEnv
 
 STAND_HEIGHT, TOO_HIGH, HOP_SPEED = 0.6, 2.0, 2.0
+standing, hopping = inside(STAND_HEIGHT, TOO_HIGH), ramp(HOP_SPEED, HOP_SPEED / 2, 0.5)
 
 
 class Hopper(Domain):
@@ -37,10 +38,8 @@ class Hopper(Domain):
     def rewards(
         self, torso: Number, foot: Number, speed: Number, a: Number, b: Number, c: Number, d: Number
     ) -> tuple[Number, ...]:
-        standing = inside(torso - foot, STAND_HEIGHT, TOO_HIGH)
-        stand = standing * small_control((a * a + b * b + c * c + d * d) / 4)
-        hop = standing * ramp(speed, HOP_SPEED, HOP_SPEED / 2, 0.5)
-        return stand, hop
+        upright = standing(torso - foot)
+        return upright * small_control((a * a + b * b + c * c + d * d) / 4), upright * hopping(speed)
 
     def place(self, data: Any, random: np.random.RandomState) -> None:
         randomise_joints(self.model, data, random)

@@ -20,6 +20,7 @@ from cic.envs.suite.shaping import Number, bell, length
 from cic.envs.vector import SuiteEnv
 
 RADIUS = 0.05
+near = bell(RADIUS, RADIUS)
 PLACES = ((-0.09, 0.09, 0.001), (0.09, 0.09, 0.001), (-0.09, -0.09, 0.001), (0.09, -0.09, 0.001))  # of `CORNERS`
 
 
@@ -63,8 +64,9 @@ class Jaco(Domain):
         return hand, source.xpos[..., self.id("body", "duplo2x4/"), :]
 
     def rewards(self, x: Number, y: Number, z: Number, *brick: Number) -> tuple[Number, ...]:
-        places = [brick if i == self._brick else place for i, place in enumerate(PLACES)]
-        return tuple(bell(length(x - a, y - b, z - c), RADIUS, RADIUS) for a, b, c in places)
+        places: list[Any] = [*PLACES]
+        places[self._brick] = brick
+        return tuple([near(length(x - a, y - b, z - c)) for a, b, c in places])
 
     def place(self, data: Any, random: np.random.RandomState) -> None:
         self._start(data, random)

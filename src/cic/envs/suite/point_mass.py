@@ -18,6 +18,7 @@ from cic.envs.vector import SuiteEnv
 
 TARGET_SIZE = 0.015
 CORNER, CORNER_SIZE, CORNER_MARGIN = 0.25, 0.05, 0.25
+at_target, near_corner = bell(TARGET_SIZE, TARGET_SIZE), bell(CORNER_SIZE, CORNER_MARGIN)
 CORNERS = ((-CORNER, CORNER), (CORNER, CORNER), (-CORNER, -CORNER), (CORNER, -CORNER))  # in the order of the tasks
 
 
@@ -37,10 +38,9 @@ class PointMass(Domain):
 
     def rewards(self, x: Number, y: Number, a: Number, b: Number) -> tuple[Number, ...]:
         gentle = small_control((a * a + b * b) / 2)
-        rewards = [gentle * bell(length(x, y), TARGET_SIZE, TARGET_SIZE)]
+        rewards = [gentle * at_target(length(x, y))]
         for left, top in CORNERS:
-            distance = length(x - left, y - top)
-            rewards.append(gentle * bell(distance, CORNER_SIZE, CORNER_MARGIN))
+            rewards.append(gentle * near_corner(length(x - left, y - top)))
         return tuple(rewards)
 
     def place(self, data: Any, random: np.random.RandomState) -> None:

@@ -19,6 +19,9 @@ from cic.envs.suite.shaping import Number, ramp
 from cic.envs.vector import SuiteEnv
 
 WALK_SPEED, RUN_SPEED, JUMP_HEIGHT = 0.5, 5.0, 1.0
+standing = ramp(1.0, 2.0, 0.0)
+walking, running = ramp(WALK_SPEED, WALK_SPEED, 0.5), ramp(RUN_SPEED, RUN_SPEED, 0.5)
+jumping = ramp(JUMP_HEIGHT, JUMP_HEIGHT, 0.5)
 FLOOR = 100.0  # dm_control's for running; only pictures depend on it
 HEIGHTS = np.concatenate([[0.0], np.cumsum(np.full(1000, 0.01))])  # summed one by one, as dm_control's loop does
 FETCH_AND_ESCAPE = ("wall_px", "wall_py", "wall_nx", "wall_ny", "terrain")  # geoms of tasks that are not ours
@@ -56,11 +59,8 @@ class Quadruped(Domain):
         return upright, speed, self.sensor(source, "center_of_mass")[..., 2:]
 
     def rewards(self, upright: Number, speed: Number, mass_height: Number) -> tuple[Number, ...]:
-        stand = ramp(upright, 1.0, 2.0, 0.0)
-        walk = stand * ramp(speed, WALK_SPEED, WALK_SPEED, 0.5)
-        run = stand * ramp(speed, RUN_SPEED, RUN_SPEED, 0.5)
-        jump = stand * ramp(mass_height, JUMP_HEIGHT, JUMP_HEIGHT, 0.5)
-        return stand, walk, run, jump
+        stand = standing(upright)
+        return stand, stand * walking(speed), stand * running(speed), stand * jumping(mass_height)
 
     def place(self, data: Any, random: np.random.RandomState) -> None:
         orientation = random.randn(4)

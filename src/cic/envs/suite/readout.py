@@ -1,27 +1,27 @@
 """From the table of all that a domain looks at to the arrays that `step` returns.
 
-With a single copy every microsecond between two calls into MuJoCo shows: hopper's physics takes 35 of them. Hence the
-rewards of few copies are computed with floats instead of short arrays, fixed views of the table are kept, and the
-arrays to return for one copy are cut from blocks that are made ahead.
+With a single copy every microsecond between two calls into MuJoCo shows: hopper's physics takes 35 of them, and after
+that the caches have forgotten numpy and Python. Hence the rewards of few copies are computed with floats instead of
+short arrays, and the arrays to return are cut from blocks that are made ahead.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain, starmap
 
 import numpy as np
 import numpy.typing as npt
 
-from cic.envs.suite.domain import Domain, Floats
+from cic.envs.suite.domain import Array, Domain, Floats
 
-Array = npt.NDArray[np.float32]
 Bools = npt.NDArray[np.bool_]
-Page = tuple[Array, Array, Bools, Bools, dict[str, Array]]
+Page = tuple[Array, Array, Bools, Bools, dict[str, dict[str, Array]]]
 """What a step returns: observations, reward, terminated and truncated (False), the rewards of all tasks."""
 
-AHEAD = 64  # steps for which arrays are made at once
 FEW = 32  # copies whose rewards are computed with floats
+AHEAD = 32  # steps for which arrays are made at once if there are few copies; who keeps one array keeps the block
 
 
 def reader(domain: Domain, table: Floats) -> Callable[[], Page]:
@@ -30,48 +30,54 @@ def reader(domain: Domain, table: Floats) -> Callable[[], Page]:
 
 
 def _read_one(domain: Domain, table: Floats) -> Callable[[], Page]:
-    obs, measured = table[:, : domain.info.obs], table[0, domain.info.obs :]
-    rewards, tasks = domain.rewards, domain.info.tasks
+    obs, tasks, rewards = domain.info.obs, domain.info.tasks, domain.rewards
     chosen = tasks.index(domain.task) if domain.task else None
-    pack = struct.Struct(f"{1 + len(tasks)}f").pack_into
+    row, write = table[0], struct.Struct(f"{obs + 1 + len(tasks)}f").pack_into
     pages: list[tuple[Page, Array]] = []
 
     def read() -> Page:
         if not pages:
-            pages.extend(_blank_pages(domain, AHEAD))
-        page, columns = pages.pop()
-        page[0][:] = obs
-        values = rewards(*measured.tolist())
-        pack(columns, 0, 0.0 if chosen is None else values[chosen], *values)  # type: ignore[arg-type]
+            pages.extend(_blank_pages(domain, 1))
+        page, floats = pages.pop()
+        values = row.tolist()
+        paid = rewards(*values[obs:])
+        values[obs:] = 0.0 if chosen is None else paid[chosen], *paid
+        write(floats, 0, *values)  # type: ignore[arg-type]
         return page
 
     return read
 
 
 def _read_many(domain: Domain, table: Floats) -> Callable[[], Page]:
+    n, tasks, rewards = len(table), domain.info.tasks, domain.rewards
+    chosen = tasks.index(domain.task) if domain.task else None
     obs, measured = table[:, : domain.info.obs], table[:, domain.info.obs :]
-    tasks, n = domain.info.tasks, len(table)
+    write, zeros = struct.Struct(f"{(1 + len(tasks)) * n}f").pack_into, np.zeros(n)
+    pages: list[tuple[Page, Array]] = []
 
     def read() -> Page:
-        columns = _rewards_of_few(domain, measured) if n <= FEW else np.array(domain.rewards(*measured.T), np.float32)
-        rewards = dict(zip(tasks, columns, strict=True))
-        reward = rewards[domain.task].copy() if domain.task else np.zeros(n, np.float32)
-        terminated, truncated = np.zeros((2, n), np.bool_)
-        return obs.astype(np.float32), reward, terminated, truncated, rewards
+        if not pages:
+            pages.extend(_blank_pages(domain, n))
+        page, floats = pages.pop()
+        page[0][:] = obs
+        if n <= FEW:
+            paid = (*zip(*starmap(rewards, measured.tolist()), strict=True),)
+            reward = zeros if chosen is None else paid[chosen]
+            write(floats, 4 * obs.size, *reward, *chain.from_iterable(paid))  # type: ignore[arg-type]
+        else:
+            paid = rewards(*measured.T)
+            floats[obs.size :] = np.concatenate([zeros if chosen is None else paid[chosen], *paid])
+        return page
 
     return read
 
 
-def _rewards_of_few(domain: Domain, measured: Floats) -> Array:
-    """(tasks, N), copy by copy: up to some thirty copies that is faster than arrays."""
-    return np.array([*zip(*(domain.rewards(*row) for row in measured.tolist()), strict=True)], np.float32)
-
-
-def _blank_pages(domain: Domain, count: int) -> list[tuple[Page, Array]]:
-    """Arrays for `count` steps of one copy, cut from common blocks, each with the one that underlies its rewards."""
-    tasks = domain.info.tasks
-    obs = np.empty((count, 1, domain.info.obs), np.float32)
-    ends = np.zeros((2, count, 1), np.bool_)
-    columns = np.zeros((count, 1 + len(tasks), 1), np.float32)
-    rewards = [dict(zip(tasks, rows[1:], strict=True)) for rows in columns]
-    return list(zip(zip(obs, columns[:, 0], *ends, rewards, strict=True), columns, strict=True))
+def _blank_pages(domain: Domain, copies: int) -> Iterator[tuple[Page, Array]]:
+    """Pages for a few steps, each with the floats that underlie it: observations, reward, the rewards of every task."""
+    count, obs, tasks = AHEAD if copies <= FEW else 1, domain.info.obs, domain.info.tasks
+    floats = np.zeros((count, copies * (obs + 1 + len(tasks))), np.float32)
+    ends = np.zeros((2, count, copies), np.bool_)
+    seen, paid = np.split(floats, [copies * obs], axis=1)
+    reward, *columns = paid.reshape(count, -1, copies).swapaxes(0, 1)
+    info = [{"rewards": dict(zip(tasks, rewards, strict=True))} for rewards in zip(*columns, strict=True)]
+    return zip(zip(seen.reshape(count, copies, obs), reward, *ends, info, strict=True), floats, strict=True)

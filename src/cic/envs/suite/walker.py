@@ -17,6 +17,9 @@ from cic.envs.suite.shaping import Number, bell, ramp
 from cic.envs.vector import SuiteEnv
 
 STAND_HEIGHT, WALK_SPEED, RUN_SPEED, SPIN = 1.2, 1.0, 8.0, 5.0
+high = bell(-STAND_HEIGHT, STAND_HEIGHT / 2)  # of the height with the sign turned, since a bell pays for small values
+walking, running = ramp(WALK_SPEED, WALK_SPEED / 2, 0.5), ramp(RUN_SPEED, RUN_SPEED / 2, 0.5)
+flipping = ramp(SPIN, SPIN, 0.0)
 
 
 class Walker(Domain):
@@ -42,11 +45,10 @@ class Walker(Domain):
         )
 
     def rewards(self, height: Number, upright: Number, speed: Number, spin: Number) -> tuple[Number, ...]:
-        standing = bell(-height, -STAND_HEIGHT, STAND_HEIGHT / 2)
-        stand = (3 * standing + (1 + upright) / 2) / 4
-        walk = stand * (5 * ramp(speed, WALK_SPEED, WALK_SPEED / 2, 0.5) + 1) / 6
-        run = stand * (5 * ramp(speed, RUN_SPEED, RUN_SPEED / 2, 0.5) + 1) / 6
-        flip = stand * (5 * ramp(spin, SPIN, SPIN, 0.0) + 1) / 6
+        stand = (3 * high(-height) + (1 + upright) / 2) / 4
+        walk = stand * (5 * walking(speed) + 1) / 6
+        run = stand * (5 * running(speed) + 1) / 6
+        flip = stand * (5 * flipping(spin) + 1) / 6
         return stand, walk, run, flip
 
     def place(self, data: Any, random: np.random.RandomState) -> None:

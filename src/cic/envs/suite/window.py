@@ -1,7 +1,7 @@
-"""What a domain looks at in one copy's `MjData`, read at once.
+"""What a domain looks at, read at once.
 
-MuJoCo keeps all numbers of a simulation in one block of memory, so one array of indices into that block replaces a
-dozen small copies: half a microsecond where concatenating the views takes three.
+MuJoCo keeps the numbers of a simulation in few blocks of memory, so one array of indices, counted from the lowest
+address, replaces a dozen small copies: half a microsecond where concatenating the views takes three.
 """
 
 from __future__ import annotations
@@ -15,14 +15,22 @@ Floats = npt.NDArray[np.float64]
 
 
 class Window:
-    """`block[index]` is a row with the entries of all `views`, in order. Only those addresses are ever read."""
+    """A row per copy with the entries of all `views`, in order. Only their addresses are ever read."""
 
-    def __init__(self, views: Sequence[Floats]) -> None:
+    def __init__(self, views: Sequence[Floats], copies: int) -> None:
         lowest = min(views, key=_address)
-        addresses = np.concatenate([_addresses(view) for view in views])
-        self.index = (addresses - _address(lowest)) // lowest.itemsize
-        length = int(self.index.max()) + 1
-        self.block = np.lib.stride_tricks.as_strided(lowest, (length,), (lowest.itemsize,), writeable=False)
+        addresses = np.concatenate([_addresses(view).reshape(copies, -1) for view in views], axis=1)
+        self._index, rest = np.divmod(addresses - _address(lowest), lowest.itemsize)
+        if rest.any():
+            raise TypeError("MuJoCo's numbers should lie at multiples of their size")
+        length = int(self._index.max()) + 1
+        block = np.lib.stride_tricks.as_strided(lowest, (length,), (lowest.itemsize,), writeable=False)
+        self._take, self._views = block.take, views
+        self.table = np.zeros(self._index.shape)
+
+    def look(self) -> None:
+        """Fill the table."""
+        self._take(self._index, None, self.table, "clip")  # with "clip" numpy needs no copy for `out`
 
 
 def _address(view: Floats) -> int:
@@ -30,10 +38,10 @@ def _address(view: Floats) -> int:
 
 
 def _addresses(view: Floats) -> npt.NDArray[np.int64]:
-    """The address of every entry, in C order."""
+    """The address of every entry."""
     if view.dtype != np.float64:
         raise TypeError(f"MuJoCo's numbers should be float64, not {view.dtype}")
     grids = np.meshgrid(
         *(np.arange(n) * stride for n, stride in zip(view.shape, view.strides, strict=True)), indexing="ij"
     )
-    return np.asarray(sum(grids) + _address(view), np.int64).ravel()
+    return np.asarray(sum(grids) + _address(view), np.int64)
