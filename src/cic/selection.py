@@ -34,7 +34,8 @@ class SelectionConfig:
     trial_steps: int = 100
     """Steps that each candidate gets (grid, random, cem, cma)."""
     trial_resets: bool = False
-    """Start each candidate in a new episode, so that none profits from where the one before it stopped."""
+    """Start each candidate in a new episode and score the second half of its steps: what counts is where it gets to,
+    not where it starts."""
     value: float = 0.5
     """The constant of every coordinate for `fixed`."""
 
@@ -68,7 +69,7 @@ class RandomSkills:
 
 @dataclass
 class Trial:
-    """A candidate, the steps it acted for and the return it collected."""
+    """A candidate, the steps it acted for and the return it collected in those that count."""
 
     skill: Array
     steps: int = 0
@@ -90,6 +91,7 @@ class SkillSearch:
         each = self.method == "each"
         ticks = budget // (space.dim * num_envs) if each else -(-config.trial_steps // num_envs)
         self.trial_steps = max(ticks, 1) * num_envs  # copies step together: whole ticks keep candidates equal
+        self.unscored = self.trial_steps // 2 if config.trial_resets else 0
         self.count = 0 if self.method in ("fixed", "regress") else max(budget // self.trial_steps, 1)
         if each:
             self.count = min(self.count, space.dim)
@@ -122,7 +124,8 @@ class SkillSearch:
         """The rewards of one step of every copy under the current candidate."""
         trial = self.trials[-1]
         trial.steps += len(reward)
-        trial.total += float(reward.sum(dtype=np.float64))
+        if trial.steps > self.unscored:
+            trial.total += float(reward.sum(dtype=np.float64))
         if trial.steps < self.trial_steps:
             return
         if self.method == "regress" or len(self.trials) < self.count:
