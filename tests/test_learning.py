@@ -1,4 +1,4 @@
-"""Does it learn? Training on point_mass with the demo's settings, fewer steps, three seeds; two and a half minutes on two cores."""
+"""Does it learn? The demo with fewer steps of pre-training, on three seeds: two and a half minutes on two cores."""
 
 from __future__ import annotations
 
