@@ -37,9 +37,8 @@ class Pretraining(Loop):
     def uniform(self) -> bool:
         return self.step < self.config.warmup
 
-    def observe(self, reward: Array, done: npt.NDArray[np.bool_]) -> bool:
+    def observe(self, reward: Array, done: npt.NDArray[np.bool_]) -> None:
         self._skills.advance(done)
-        return False
 
     def measure(self) -> dict[str, float]:
         if self.step > self._counted:
@@ -91,17 +90,14 @@ class Finetuning(Loop):
     def uniform(self) -> bool:
         return self.step < self.config.warmup and self.search.method == "fixed"
 
-    def observe(self, reward: Array, done: npt.NDArray[np.bool_]) -> bool:
+    def observe(self, reward: Array, done: npt.NDArray[np.bool_]) -> None:
         if not self.search.searching:
-            return False
-        tried = len(self.search.trials)
+            return
         self.search.observe(reward)
         if self.step + self.config.num_envs >= self.budget and self.search.searching:
             self.search.conclude(self._inferred())
         if not self.search.searching:
             self.run.write_trials(self.search.table())
-        changed = len(self.search.trials) > tried or not self.search.searching
-        return changed and self.config.selection.trial_resets
 
     def lesson(self, batch: Batch) -> Batch:
         """Every step teaches the chosen skill, whichever candidate took it: it is that skill's Q that is wanted."""

@@ -33,14 +33,15 @@ class SelectionConfig:
     the skill is chosen, on the critic alone, so that it knows the policy before it moves it."""
     trial_steps: int = 100
     """Steps that each candidate gets (grid, random, cem, cma)."""
-    trial_resets: bool = False
-    """Start each candidate in a new episode and score the second half of its steps: what counts is where it gets to,
-    not where it starts."""
+    trial_skip: int = 0
+    """First steps of each trial that do not count, so that a candidate is scored by where it gets to and not by where
+    the one before it stopped."""
     value: float = 0.5
     """The constant of every coordinate for `fixed`."""
 
     def __post_init__(self) -> None:
         require(self.search is None or self.search >= 0, f"search must not be negative, not {self.search}")
+        require(self.trial_skip >= 0, f"trial_skip must not be negative, not {self.trial_skip}")
         require(self.trial_steps >= 1, f"trial_steps must be at least 1, not {self.trial_steps}")
 
 
@@ -91,7 +92,7 @@ class SkillSearch:
         each = self.method == "each"
         ticks = budget // (space.dim * num_envs) if each else -(-config.trial_steps // num_envs)
         self.trial_steps = max(ticks, 1) * num_envs  # copies step together: whole ticks keep candidates equal
-        self.unscored = self.trial_steps // 2 if config.trial_resets else 0
+        self.skip = min(config.trial_skip, self.trial_steps - num_envs)
         self.count = 0 if self.method in ("fixed", "regress") else max(budget // self.trial_steps, 1)
         if each:
             self.count = min(self.count, space.dim)
@@ -124,7 +125,7 @@ class SkillSearch:
         """The rewards of one step of every copy under the current candidate."""
         trial = self.trials[-1]
         trial.steps += len(reward)
-        if trial.steps > self.unscored:
+        if trial.steps > self.skip:
             trial.total += float(reward.sum(dtype=np.float64))
         if trial.steps < self.trial_steps:
             return

@@ -82,8 +82,8 @@ class Loop:
         """Are actions drawn uniformly at this step?"""
         raise NotImplementedError
 
-    def observe(self, reward: Array, done: npt.NDArray[np.bool_]) -> bool:
-        """After each step; True asks for new episodes in all copies."""
+    def observe(self, reward: Array, done: npt.NDArray[np.bool_]) -> None:
+        """After each step."""
         raise NotImplementedError
 
     def lesson(self, batch: Batch) -> Batch:
@@ -192,11 +192,11 @@ class Loop:
         self.obs = obs
         self.finished_return += self.running_return[:, done].sum(axis=1)
         self.finished_count += int(done.sum())
-        over = done | self.observe(reward, done)
-        if over.any():
-            self.replay.finish(obs, over)
-            self.running_return[:, over] = 0
-            self.obs, _ = self.env.reset(options={"reset_mask": over})
+        self.observe(reward, done)
+        if done.any():
+            self.replay.finish(obs, done)
+            self.running_return[:, done] = 0
+            self.obs, _ = self.env.reset(options={"reset_mask": done})
         self.step += self.config.num_envs
 
     def crossed(self, every: int) -> bool:
