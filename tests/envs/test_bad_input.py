@@ -143,8 +143,11 @@ def test_states_of_others() -> None:
         cic.envs.make("walker", 3).set_state(walker.get_state())
 
 
+@pytest.mark.parametrize("action", [0.0, 0.5])
 @pytest.mark.parametrize("n", [1, 2])
-def test_unstable_physics_is_not_passed_over(n: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unstable_physics_is_not_passed_over(
+    n: int, action: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)  # MuJoCo logs it into the current folder
     env = cic.envs.make("walker", n)
     env.reset()
@@ -152,7 +155,7 @@ def test_unstable_physics_is_not_passed_over(n: int, tmp_path: Path, monkeypatch
     state["physics"][-1, 10:19] = 9e9  # the velocities
     env.set_state(state)
     with pytest.raises(RuntimeError, match=f"walker: the simulation of copy {n - 1} became unstable"):
-        env.step(np.zeros((n, 6), np.float32))
+        env.step(np.full((n, 6), action, np.float32))
     state["physics"][-1, 1:10] = 1e11  # the positions
     with pytest.raises(UserError, match="its physics is unstable"):
         env.set_state(state)

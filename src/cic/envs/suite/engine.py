@@ -94,8 +94,8 @@ class Single(Engine):
         if self._others:
             mj_step(model, data, self._others)
         mj_step1(model, data)
-        # MuJoCo resets what it cannot integrate, the clock too, so its warnings need a look only early in an episode.
-        if data.time < self._early and any(data.warning[kind].number for kind in UNSTABLE):
+        # MuJoCo resets what it cannot integrate, controls and clock too, so its warnings rarely need a look.
+        if not self._controls[0] and data.time < self._early and any(data.warning[kind].number for kind in UNSTABLE):
             raise _unstable(self._domain, 0)
         self._fill()
 

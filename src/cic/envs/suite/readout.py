@@ -21,7 +21,7 @@ Page = tuple[Array, Array, Bools, Bools, dict[str, dict[str, Array]]]
 """What a step returns: observations, reward, terminated and truncated (False), the rewards of all tasks."""
 
 FEW = 32  # copies whose rewards are computed with floats
-AHEAD = 32  # steps for which arrays are made at once if there are few copies; who keeps one array keeps the block
+AHEAD = 64  # steps for which arrays are made at once if there are few copies; who keeps one array keeps the block
 
 
 def reader(domain: Domain, table: Floats) -> Callable[[], Page]:

@@ -6,6 +6,7 @@ address, replaces a dozen small copies: half a microsecond where concatenating t
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,22 +16,22 @@ Floats = npt.NDArray[np.float64]
 
 
 class Window:
-    """A row per copy with the entries of all `views`, in order. Only their addresses are ever read."""
+    """A table with a row per copy: the entries of all `views`, in order. Only their addresses are ever read.
+
+    Whoever looks must keep the simulations, whose memory it is.
+    """
 
     def __init__(self, views: Sequence[Floats], copies: int) -> None:
         lowest = min(views, key=_address)
         addresses = np.concatenate([_addresses(view).reshape(copies, -1) for view in views], axis=1)
-        self._index, rest = np.divmod(addresses - _address(lowest), lowest.itemsize)
+        index, rest = np.divmod(addresses - _address(lowest), lowest.itemsize)
         if rest.any():
             raise TypeError("MuJoCo's numbers should lie at multiples of their size")
-        length = int(self._index.max()) + 1
+        length = int(index.max()) + 1
         block = np.lib.stride_tricks.as_strided(lowest, (length,), (lowest.itemsize,), writeable=False)
-        self._take, self._views = block.take, views
-        self.table = np.zeros(self._index.shape)
-
-    def look(self) -> None:
-        """Fill the table."""
-        self._take(self._index, None, self.table, "clip")  # with "clip" numpy needs no copy for `out`
+        self.table = np.zeros(index.shape)
+        self.look = functools.partial(block.take, index, None, self.table, "clip")
+        """Fill the table. (With "clip" numpy needs no copy for `out`.)"""
 
 
 def _address(view: Floats) -> int:
