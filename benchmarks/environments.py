@@ -96,7 +96,7 @@ def measure(case: Case) -> Row:
             "bare": bare_episode(case.domain(env.task), actions, max(1, case.piece // COPIES)),
             "ours": our_episode(many, actions, max(1, case.piece // COPIES)),
         },
-        max(3, case.rounds // 3),
+        case.rounds,
     )
     rates = {name: steps / seconds for name, seconds in single.items()}
     crowd_rates = {name: COPIES * steps / seconds for name, seconds in crowd.items()}

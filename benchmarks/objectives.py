@@ -83,7 +83,8 @@ def solid(product: Product) -> Product:
 
 
 def measure(name: str, batch_size: int, hidden: int, seconds: float) -> Row:
-    config, options = AgentConfig(hidden=hidden, batch=batch_size), get_objective(name).Options()
+    cls, config = get_objective(name), AgentConfig(hidden=hidden, batch=batch_size)
+    options = cls.Options(**(cls.scales.get("laptop", {}) if batch_size < 1024 else {}))
     agent, compiled = (Agent(WALKER, name, options, config) for _ in range(2))
     compiled.compile_gradients()
     batch = make_batch(agent.objective, batch_size)

@@ -49,6 +49,7 @@ class Compiled:
         import torch._dynamo
 
         torch._dynamo.config.trace_autograd_ops = True  # gradients are part of the graph
+        torch._dynamo.config.recompile_limit = 100  # of methods and sizes in one process
         warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\._inductor")  # torch's to its authors
         options: dict[str, Any] = {"cpp_wrapper": True, "compile_threads": 1}
         if device.type == "cuda":
