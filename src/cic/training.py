@@ -45,8 +45,6 @@ class Loop:
     def __init__(self, run: Run, config: LoopConfig, env_name: str, agent: Agent, quiet: bool = False) -> None:
         torch.set_num_threads(config.threads)
         self.run, self.config, self.agent, self.quiet = run, config, agent, quiet
-        if compilation.wanted(config.compile, max(config.steps - config.warmup, 0) // config.update_every):
-            agent.compile_gradients()
         self.env = make(env_name, num_envs=config.num_envs, seed=config.seed)
         self.rng = np.random.default_rng(config.seed)
         self.replay = Replay(
@@ -120,6 +118,8 @@ class Loop:
             with self.logs, Reporter(self.title, self.config.steps, self.step, self.quiet) as self.reporter:
                 if not resumed:
                     self.obs, _ = self.env.reset(seed=self.config.seed)
+                if compilation.wanted(self.config.compile, self._earned(self.config.steps)):
+                    self.agent.compile_gradients()
                 while self.step < self.config.steps and not self._stop:
                     self._tick()
                 return self._finish()
