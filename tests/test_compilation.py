@@ -48,11 +48,13 @@ def test_what_does_not_compile_runs_plainly(monkeypatch: pytest.MonkeyPatch) -> 
     def broken(graph: object, inputs: object) -> None:
         raise RuntimeError("no such instruction")
 
-    double = Compiled(lambda x: x + x, torch.device("cpu"))
+    siblings: list[Compiled] = []
+    double, same = (Compiled(f, torch.device("cpu"), siblings) for f in (lambda x: x + x, lambda x: x))
     double._call = torch.compile(double._plain, backend=broken)
     with pytest.warns(UserWarning, match="torch.compile failed"):
         assert float(double(torch.ones(()))) == 2
     assert double._call is double._plain
+    assert same._call is same._plain, "one warning is enough"
 
 
 @needs_compiler

@@ -164,8 +164,9 @@ class Agent(nn.Module):
 
     def compile_gradients(self) -> None:
         """From now on by `torch.compile`: the same numbers to within rounding, sooner."""
-        learners = self.optimisers  # made here: their making is not to be traced
-        self._gradients |= {name: Compiled(self._gradients[name], self.device) for name in learners}
+        siblings: list[Compiled] = []
+        for name in self.optimisers:  # which makes them here: their making is not to be traced
+            self._gradients[name] = Compiled(self._gradients[name], self.device, siblings)
 
     # The three functions below are pure: what is random comes in, gradients go out. So they can be compiled.
 

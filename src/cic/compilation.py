@@ -43,9 +43,9 @@ def missing() -> str | None:
 
 
 class Compiled:
-    """A compiled function that turns into the plain one, with a warning, if it turns out not to compile."""
+    """A compiled function. If it does not compile, it and its siblings turn into the plain ones: one warning."""
 
-    def __init__(self, function: Callable[..., Any], device: torch.device) -> None:
+    def __init__(self, function: Callable[..., Any], device: torch.device, siblings: list[Compiled]) -> None:
         import torch._dynamo
 
         torch._dynamo.config.trace_autograd_ops = True  # gradients are part of the graph
@@ -56,6 +56,8 @@ class Compiled:
             options = {"triton.cudagraphs": True}
         self._plain = function
         self._call = torch.compile(function, dynamic=False, options=options)
+        self._siblings = siblings
+        siblings.append(self)
 
     def __call__(self, *inputs: Any) -> Any:
         from torch._dynamo.exc import TorchDynamoException
@@ -65,5 +67,6 @@ class Compiled:
         except TorchDynamoException as error:
             reason = str(error).strip().splitlines()[0]
             warnings.warn(f"torch.compile failed ({reason}): updates run without it, a little slower", stacklevel=2)
-            self._call = self._plain
+            for sibling in self._siblings:
+                sibling._call = sibling._plain
             return self._plain(*inputs)

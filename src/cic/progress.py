@@ -61,5 +61,10 @@ class Reporter:
                 line += f"  {self.rate:,.0f} steps/s  {left:.1f} min left"
             print(f"{line}  {self._text()}", file=sys.stderr, flush=True)
 
+    def say(self, line: str) -> None:
+        """A line for the reader, above the bar."""
+        if not self.quiet:
+            self._console.print(f"{self.title}  {line}", highlight=False, soft_wrap=True)
+
     def _text(self) -> str:
         return "  ".join(f"{name.replace('_', ' ')} {value:.3g}" for name, value in self._notes.items())

@@ -119,6 +119,7 @@ class Loop:
                 if not resumed:
                     self.obs, _ = self.env.reset(seed=self.config.seed)
                 if compilation.wanted(self.config.compile, self._earned(self.config.steps)):
+                    self.reporter.say("the first update takes a while: it is compiled (up to half a minute)")
                     self.agent.compile_gradients()
                 while self.step < self.config.steps and not self._stop:
                     self._tick()
