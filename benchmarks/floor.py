@@ -27,9 +27,10 @@ class Recorder(TorchDispatchMode):
         self.products: list[Product] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in _FIRST_OPERAND:
-            first = _FIRST_OPERAND[func]
+        if func in _FIRST_OPERAND or func is aten.linear.default:
+            first = _FIRST_OPERAND.get(func, 0)
             left, right = args[first], args[first + 1]
+            right = right.T if func is aten.linear.default else right  # which inference mode does not take apart
             self.products.append(((tuple(left.shape), left.stride()), (tuple(right.shape), right.stride())))
         return func(*args, **(kwargs or {}))
 

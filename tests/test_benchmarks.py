@@ -62,7 +62,7 @@ def needed_flops(obs: int, action: int, skill: int, hidden: int, batch: int) -> 
     reward = mlp((obs, hidden, hidden, skill), batch, 1, 1) + layer(skill, batch, batch, 1)
     policy, q_input = obs + skill, obs + skill + action
     actor = mlp((policy, hidden, hidden, action), batch, 1 + 2, 1 + 3)  # next action; the actor's own step
-    trunk = layer(q_input, hidden, batch, 1 + 2 + 2)  # target; critic's step; through it to the action
+    trunk = layer(q_input, hidden, batch, 1 + 2 + 1) + layer(action, hidden, batch, 1)  # target; critic; to the action
     heads = layer(hidden, 2 * hidden, batch, 1 + 3 + 2) + layer(2 * hidden, 2, batch, 1 + 3 + 2)
     return state + query + key + contrast + reward + actor + trunk + heads
 

@@ -37,20 +37,32 @@ def test_tanh_and_its_slope() -> None:
     assert torch.equal(Tanh()(x.detach()), y)
 
 
-def test_actor_is_its_definition() -> None:
-    network = build(Actor, 5, 2, HIDDEN)
-    x = torch.randn(7, 5, generator=torch.Generator().manual_seed(1))
+@torch.no_grad()
+def shake(network: nn.Module) -> None:
+    """Biases start at 0, where a forgotten one would not be missed."""
+    noise = torch.Generator().manual_seed(2)
+    for parameter in network.parameters():
+        parameter.add_(0.1 * torch.randn(parameter.shape, generator=noise))
+
+
+@pytest.mark.parametrize(("hidden", "rows"), [(HIDDEN, 7), (HIDDEN, 16), (512, 16), (512, 17)])
+def test_actor_is_its_definition(hidden: int, rows: int) -> None:
+    network = build(Actor, 5, 2, hidden)
+    shake(network)
+    x = torch.randn(rows, 5, generator=torch.Generator().manual_seed(1))
     expected = actor({f"actor.{name}": value for name, value in weights_of(network).items()}, "actor", doubles(x))
     np.testing.assert_allclose(doubles(network(x)), expected, atol=1e-6)
 
 
-def test_critic_is_two_heads_on_one_trunk() -> None:
+@pytest.mark.parametrize("differentiable", [False, True])
+def test_critic_is_two_heads_on_one_trunk(differentiable: bool) -> None:
     network = build(Critic, 5, 2, HIDDEN)
+    shake(network)
     noise = torch.Generator().manual_seed(1)
     x, action = torch.randn(7, 5, generator=noise), torch.randn(7, 2, generator=noise)
     weights = {f"critic.{name}": value for name, value in weights_of(network).items()}
     expected = critic(weights, "critic", doubles(x), doubles(action))
-    q = network(x, action, torch.zeros(7, 0))
+    q = network(x, action.requires_grad_(differentiable), torch.zeros(7, 0))
     assert q.shape == (2, 7, 1)
     np.testing.assert_allclose(doubles(q), expected, atol=1e-6)
     assert not np.allclose(expected[0], expected[1]), "the heads start apart"

@@ -55,6 +55,17 @@ def trunk(fan_in: int, width: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(fan_in, width), nn.LayerNorm(width), Tanh())
 
 
+def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """`F.linear`, by the product's transpose for few rows and a wide layer.
+
+    MKL then divides the layer among the threads instead of the rows: 0.26 instead of 0.45 ms for 16 rows at H 1024.
+    It is the slower way for most numbers of rows that are not multiples of 16.
+    """
+    if len(x) % 16 == 0 and 32 * len(x) <= len(weight):
+        return torch.addmm(bias[:, None], weight, x.T).T
+    return F.linear(x, weight, bias)
+
+
 class Actor(nn.Module):
     """The deterministic policy's mean action in [-1, 1]."""
 
@@ -70,7 +81,7 @@ class Actor(nn.Module):
         first, norm, tanh, hidden, out = self._layers
         x = F.linear(x, first.weight, first.bias)
         x = tanh.forward(F.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps))
-        x = F.linear(x, hidden.weight, hidden.bias).relu_()
+        x = _linear(x, hidden.weight, hidden.bias).relu_()
         return F.linear(x, out.weight, out.bias).tanh_()
 
 
@@ -96,10 +107,17 @@ class Critic(nn.Module):
 
     def features(self, x: Tensor, action: Tensor) -> Tensor:
         """(2, B, out): what each head says."""
-        hidden = F.relu(self.heads(self.trunk(torch.cat([x, action], dim=-1))))  # (B, 2H)
-        weight: Tensor = torch.block_diag(*self.out_weight)  # type: ignore[no-untyped-call]
-        both = torch.addmm(self.out_bias.flatten(), hidden, weight)  # (B, 2·out)
+        hidden = F.relu(self.heads(self._trunk(x, action)))  # (B, 2H)
+        weight: Tensor = torch.block_diag(*self.out_weight.mT)  # type: ignore[no-untyped-call]
+        both = F.linear(hidden, weight, self.out_bias.flatten())  # (B, 2·out)
         return both.view(len(both), 2, -1).transpose(0, 1)
+
+    def _trunk(self, x: Tensor, action: Tensor) -> Any:
+        if not action.requires_grad:
+            return self.trunk(torch.cat([x, action], dim=-1))
+        first: Any = self.trunk[0]  # the actor's step: a gradient for the action, none for what stands beside it
+        of_x, of_action = first.weight.split([x.shape[-1], action.shape[-1]], dim=1)
+        return self.trunk[2](self.trunk[1](torch.addmm(F.linear(x, of_x, first.bias), action, of_action.T)))
 
     def forward(self, x: Tensor, action: Tensor, skill: Tensor) -> Tensor:
         """(2, B, 1): both Q values. The plain critic does not look at `skill`; successor features do."""
