@@ -1,7 +1,7 @@
 """The one seam for `torch.compile`: it makes pure functions faster, or leaves them as they are and says why.
 
 Compiling CIC's gradients takes about 20 s, or 4 s when torch's cache on disk has them already, and saves 3 to 4 ms per
-update at batch 256 and 7 to 18 ms at the paper's size (`python -m benchmarks updates`). So it pays after some
+update at batch 256 and 2 to 39 ms at the paper's size (`python -m benchmarks updates`). So it pays after some
 5,000 updates, and `auto` turns it on for runs twice as long. On CUDA the same seam uses CUDA graphs (not tested).
 """
 
