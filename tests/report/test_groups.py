@@ -116,7 +116,8 @@ def test_unfinished_runs_are_named(tmp_path: Path) -> None:
     for state in ("running", "failed", "interrupted"):
         finetune(tmp_path, name=f"a-{state}", seed=1, state=state, warmup=len(state))
     said = " ".join(grouped(tmp_path)[1])
-    assert "still going on" in said
+    assert "still going on, unless killed" in said
+    assert "a-running (last written 2024-05-01T12:00:00+00:00)" in said
     for state in ("running", "failed", "interrupted"):
         assert f"a-{state}" in said
 

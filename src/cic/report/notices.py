@@ -14,7 +14,7 @@ from cic.report.style import title
 
 _SHOWN = 5
 _STATES = {
-    "running": "still going on",
+    "running": "still going on, unless killed",
     "interrupted": "interrupted",
     "failed": "failed",
     "unknown": "of unknown state (no readable status.json)",
@@ -88,5 +88,10 @@ def _origin(run: Run) -> Any:
 
 
 def _names(runs: Sequence[Run]) -> str:
-    parts = [f"{run.name} ({run.message})" if run.message else run.name for run in runs[:_SHOWN]]
-    return ", ".join(parts) + (f" and {len(runs) - _SHOWN} more" if len(runs) > _SHOWN else "")
+    return ", ".join(map(_name, runs[:_SHOWN])) + (f" and {len(runs) - _SHOWN} more" if len(runs) > _SHOWN else "")
+
+
+def _name(run: Run) -> str:
+    """With its message, or when a run that may have been killed last gave a sign of life."""
+    remark = run.message or (f"last written {run.updated}" if run.state == "running" and run.updated else "")
+    return f"{run.name} ({remark})" if remark else run.name
