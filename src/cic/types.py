@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
+
+if TYPE_CHECKING:  # environments alone do without torch
+    from torch import Tensor
 
 Array: TypeAlias = npt.NDArray[np.float32]
-Metrics: TypeAlias = dict[str, Tensor]
+Metrics: TypeAlias = "dict[str, Tensor]"
 """`area/name` → a scalar tensor. Only the logger turns it into a number, so nothing on the hot path waits."""
 
 

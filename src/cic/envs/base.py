@@ -7,7 +7,7 @@ so the last observation of an episode is simply the observation that `step` retu
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -17,11 +17,8 @@ from gymnasium.vector.utils import batch_space
 
 from cic.envs.catalogue import Coverage
 from cic.errors import UserError
+from cic.types import Array, Spaces
 
-if TYPE_CHECKING:
-    from cic.types import Spaces
-
-Array = npt.NDArray[np.float32]
 Bools = npt.NDArray[np.bool_]
 State = dict[str, npt.NDArray[Any]]
 Step = tuple[Array, Array, Bools, Bools, dict[str, Any]]
@@ -64,8 +61,6 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
     @property
     def spaces(self) -> Spaces:
         """What an agent must know."""
-        from cic.types import Spaces  # imports torch
-
         return Spaces(obs=self.single_observation_space.shape[0], action=self._shape[1])  # type: ignore[index]
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:

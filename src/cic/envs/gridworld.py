@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cic.envs import random_state
-from cic.envs.base import Array, State, Step, VectorEnv
+from cic.envs.base import State, Step, VectorEnv
 from cic.envs.catalogue import DOMAINS
+from cic.types import Array
 
 SIZE = 10
 CORNER_CELLS = {

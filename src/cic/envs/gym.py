@@ -16,8 +16,9 @@ import numpy.typing as npt
 from gymnasium.spaces import Box, Dict, Tuple
 
 from cic.envs import foreign_state
-from cic.envs.base import Array, State, Step, VectorEnv
+from cic.envs.base import State, Step, VectorEnv
 from cic.errors import UserError
+from cic.types import Array
 
 
 class GymEnv(VectorEnv):
