@@ -1,15 +1,24 @@
 #!/usr/bin/env bash
-# CIC on walker at laptop scale: one pre-training, its four tasks, and the same budget from scratch. About an hour on one core.
+# CIC on walker at laptop scale: pre-training, four tasks, and the same budget from scratch; four seeds, two at a time, one core each.
 # Usage: results/walker-laptop/run.sh RUNS   (run folders go there; the records are copied beside this script)
 set -euo pipefail
 runs=${1:?give a folder for the runs}
 cic=${CIC:-.venv/bin/cic}
 here=$(dirname "$0")
-[ -d "$runs/pretrain" ] || $cic pretrain --domain walker --normaliser std --seed 0 --out "$runs/pretrain"
-for task in stand walk run flip; do
-  [ -d "$runs/$task-cic" ] || $cic finetune "$runs/pretrain" --task walker-$task --seed 0 --out "$runs/$task-cic"
-  [ -d "$runs/$task-scratch" ] || $cic finetune --scratch --task walker-$task --seed 0 --out "$runs/$task-scratch"
-done
+
+seed() {
+  [ -d "$runs/pretrain-$1" ] || $cic pretrain --domain walker --normaliser std --seed "$1" --out "$runs/pretrain-$1"
+  for task in stand walk run flip; do
+    [ -d "$runs/$task-cic-$1" ] ||
+      $cic finetune "$runs/pretrain-$1" --task walker-$task --seed "$1" --out "$runs/$task-cic-$1"
+    [ -d "$runs/$task-scratch-$1" ] ||
+      $cic finetune --scratch --task walker-$task --seed "$1" --out "$runs/$task-scratch-$1"
+  done
+}
+
+(seed 0; seed 1) & even=$!
+seed 2; seed 3
+wait $even
 $cic report "$runs" --out "$runs/report"
 for run in "$runs"/*/; do
   name=$(basename "$run")
