@@ -2,6 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 STAMP := .venv/.installed
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 .PHONY: help install demo test test-all check format bench docs lock clean
 
@@ -19,11 +20,11 @@ $(STAMP): pyproject.toml requirements.lock
 demo: $(STAMP)   ## two minutes: discover skills, finetune one, compare with scratch, draw them
 	$(BIN)/python examples/demo.py
 
-test: $(STAMP)   ## everything that must hold, in under ten minutes
-	$(BIN)/python -m pytest -q
+test: $(STAMP)   ## everything that must hold, in five minutes on two cores
+	$(PYTEST)
 
 test-all: $(STAMP) ## also the slow checks
-	$(BIN)/python -m pytest -q -m 'slow or not slow'
+	$(PYTEST) -m 'slow or not slow'
 
 check: $(STAMP)  ## format, lint, types, layers
 	$(BIN)/ruff format --check .
