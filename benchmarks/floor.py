@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 aten = torch.ops.aten
 _FIRST_OPERAND = {aten.mm.default: 0, aten.bmm.default: 0, aten.addmm.default: 1, aten.baddbmm.default: 1}
+_FIRST_OPERAND |= {aten.linear.default: 0}  # which comes as such in inference mode alone
 Product = tuple[tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]]
 
 
@@ -27,10 +28,10 @@ class Recorder(TorchDispatchMode):
         self.products: list[Product] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in _FIRST_OPERAND or func is aten.linear.default:
-            first = _FIRST_OPERAND.get(func, 0)
+        if func in _FIRST_OPERAND:
+            first = _FIRST_OPERAND[func]
             left, right = args[first], args[first + 1]
-            right = right.T if func is aten.linear.default else right  # which inference mode does not take apart
+            right = right.T if func is aten.linear.default else right
             self.products.append(((tuple(left.shape), left.stride()), (tuple(right.shape), right.stride())))
         return func(*args, **(kwargs or {}))
 

@@ -11,6 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -42,9 +43,11 @@ def measure(size: Size, domain: str) -> tuple[float, float, float]:
             updating.append(time.perf_counter() - begin)
             return metrics
 
-        loop.agent.update = timed  # type: ignore[method-assign]
-        loop.at_boundary = lambda: stamps.append(time.perf_counter())  # type: ignore[method-assign]
-        loop.train()
+        with (
+            patch.object(loop.agent, "update", timed),
+            patch.object(loop, "at_boundary", lambda: stamps.append(time.perf_counter())),
+        ):
+            loop.train()
     total = stamps[-1] - stamps[-1 - steps]
     updates = sum(updating[-1 - steps // 2 : -1])  # the last one comes after the last step
     return 1e3 * total / steps, 1e3 * updates / steps, environment_ms(domain)

@@ -72,4 +72,4 @@ def test_finetuning_beats_scratch_with_the_same_small_budget(pretrained: list[Pa
             jobs.append((cic.finetune, (None, task), {"out": tmp_path / f"{seed}-{corner}-scratch", **shared}))
     returns = np.array([finished.result["return"] for finished in finish(jobs)]).reshape(-1, 2)
     tuned, scratch = returns.mean(axis=0)
-    assert tuned > scratch, returns.round().tolist()
+    assert tuned > 1.2 * scratch, returns.round().tolist()
