@@ -17,10 +17,10 @@ import numpy as np
 
 from benchmarks.updates import DOMAINS, SIZES, Size
 from cic import __version__, envs
-from cic.config import to_dict
-from cic.runs import Run
-from cic.settings import override, pretrain_defaults
-from cic.workflow import build
+from cic.api import build
+from cic.core.config import to_dict
+from cic.runs.folder import Run
+from cic.training.settings import override, pretrain_defaults
 
 WARMUP, COMPILING = 1_000, 20
 

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 
 from benchmarks.floor import Product, flops, interleave, make_floor, record
-from cic.agent import Agent, AgentConfig
-from cic.objectives import Objective, get_objective, objectives
-from cic.optimiser import Adam
-from cic.types import Batch, Spaces
+from cic.core.types import Batch, Spaces
+from cic.learning.agent import Agent, AgentConfig
+from cic.learning.objectives import Objective, get_objective, objectives
+from cic.learning.optimiser import Adam
 
 WALKER = Spaces(obs=24, action=6)
 

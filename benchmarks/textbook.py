@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cic.agent import Agent
-from cic.types import Batch
+from cic.core.types import Batch
+from cic.learning.agent import Agent
 
 
 def plain(trunk: nn.Sequential) -> nn.Sequential:

@@ -11,12 +11,12 @@ import torch
 
 from benchmarks.floor import flops, interleave, make_floor, record
 from benchmarks.textbook import Textbook
-from cic.agent import Agent, AgentConfig
+from cic.core.types import Batch, Spaces
 from cic.envs import domains
-from cic.objectives.cic import CICOptions
-from cic.particles import knn_distances
-from cic.replay import Replay
-from cic.types import Batch, Spaces
+from cic.learning.agent import Agent, AgentConfig
+from cic.learning.objectives.cic import CICOptions
+from cic.learning.particles import knn_distances
+from cic.learning.replay import Replay
 
 
 class Size(NamedTuple):

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import cic
-from cic.skills import describe
+from cic.report.skills import describe
 
 SMALL = {"hidden": 64, "batch": 128, "lr": 1e-3, "log_every": 5_000, "checkpoint_every": 20_000}
 PRETRAIN = {**SMALL, "steps": 16_000, "warmup": 1_000, "skill_dim": 16, "skill_every": 100, "normaliser": "std"}

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import torch
 from hypothesis import settings
 
-from cic.objectives import Objective, get_objective
-from cic.types import Batch, Spaces
+from cic.core.types import Batch, Spaces
+from cic.learning.objectives import Objective, get_objective
 
 Doubles = npt.NDArray[np.float64]
 Weights = dict[str, Doubles]

@@ -27,10 +27,10 @@ from helpers import (
 )
 from safetensors.torch import load, save
 
-from cic.agent import Agent, AgentConfig, _noisy
-from cic.errors import UserError
-from cic.objectives import get_objective
-from cic.types import Batch, Spaces
+from cic.core.errors import UserError
+from cic.core.types import Batch, Spaces
+from cic.learning.agent import Agent, AgentConfig, _noisy
+from cic.learning.objectives import get_objective
 
 OBS, ACTION, SKILL, BATCH, EDGE = 3, 2, 2, 4, 1 - 1e-6
 TINY: dict[str, Any] = {"hidden": 5, "batch": BATCH, "lr": 1e-2, "tau": 0.1}

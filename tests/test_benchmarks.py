@@ -10,9 +10,9 @@ import torch
 from benchmarks.floor import flops, record
 from benchmarks.textbook import Textbook
 from benchmarks.updates import filled_replay
-from cic.agent import Agent, AgentConfig
-from cic.objectives.cic import CICOptions
-from cic.types import Spaces
+from cic.core.types import Spaces
+from cic.learning.agent import Agent, AgentConfig
+from cic.learning.objectives.cic import CICOptions
 
 SPACES = Spaces(obs=24, action=6)
 

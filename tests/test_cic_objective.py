@@ -25,10 +25,10 @@ from helpers import (
     weights_of,
 )
 
-from cic.errors import UserError
-from cic.objectives import get_objective
-from cic.objectives.cic import CIC, CICOptions
-from cic.types import Batch
+from cic.core.errors import UserError
+from cic.core.types import Batch
+from cic.learning.objectives import get_objective
+from cic.learning.objectives.cic import CIC, CICOptions
 
 OBS, ACTION, SKILL, TEMPERATURE = 3, 2, 4, 0.5
 

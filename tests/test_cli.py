@@ -19,9 +19,9 @@ import torch
 
 import cic
 from cic import cli
-from cic.agent import Agent
-from cic.runs import FORMAT, Run
-from cic.types import Batch, Metrics
+from cic.core.types import Batch, Metrics
+from cic.learning.agent import Agent
+from cic.runs.folder import FORMAT, Run
 
 SMALL: dict[str, Any] = {"scale": "smoke", "hidden": 16, "batch": 16, "quiet": True}
 TASK = "gridworld-reach_top_left"
@@ -434,7 +434,8 @@ def test_a_finetuning_that_lost_what_it_inherited(tuned: Path, tmp_path: Path, m
 
 
 def test_two_processes_on_one_run(unfinished: Path, mistake: Callable[..., str]) -> None:
-    code = f"import cic.runs; run = cic.runs.Run({str(unfinished)!r}); run.lock(); print('held', flush=True); input()"
+    hold = "run.lock(); print('held', flush=True); input()"
+    code = f"from cic.runs.folder import Run; run = Run({str(unfinished)!r}); {hold}"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
@@ -554,7 +555,9 @@ def test_a_full_disk_stops_the_run_cleanly_and_it_can_be_resumed(
     assert (path / weights).read_bytes() == (skills / weights).read_bytes()
 
 
-@pytest.mark.parametrize("writer", ["cic.storage.save_arrays", "cic.storage.LineLog.write", "cic.storage.os.fsync"])
+@pytest.mark.parametrize(
+    "writer", ["cic.runs.storage.save_arrays", "cic.runs.storage.LineLog.write", "cic.runs.storage.os.fsync"]
+)
 def test_no_space_left_for_any_kind_of_file(
     unfinished: Path, skills: Path, writer: str, monkeypatch: pytest.MonkeyPatch, mistake: Callable[..., str]
 ) -> None:

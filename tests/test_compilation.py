@@ -11,11 +11,11 @@ import torch
 from test_agent import batches, make_agent
 
 import cic
-from cic import compilation
-from cic.compilation import LONG_RUN, Compiled, wanted
-from cic.runs import Run
-from cic.training import Interrupted
-from cic.workflow import build
+from cic.api import build
+from cic.learning import compilation
+from cic.learning.compilation import LONG_RUN, Compiled, wanted
+from cic.runs.folder import Run
+from cic.training.loop import Interrupted
 
 needs_compiler = pytest.mark.skipif(compilation.missing() is not None, reason=str(compilation.missing()))
 

@@ -11,12 +11,12 @@ from helpers import steady
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cic.agent import AgentConfig
-from cic.config import from_dict, to_dict
-from cic.errors import UserError, unknown
-from cic.objectives import get_objective, objectives
-from cic.selection import SelectionConfig
-from cic.settings import (
+from cic.core.config import from_dict, to_dict
+from cic.core.errors import UserError, unknown
+from cic.learning.agent import AgentConfig
+from cic.learning.objectives import get_objective, objectives
+from cic.training.selection import SelectionConfig
+from cic.training.settings import (
     SCALES,
     FinetuneConfig,
     FinetuneSettings,

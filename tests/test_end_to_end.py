@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cic import cli
-from cic.objectives import objectives
+from cic.learning.objectives import objectives
 
 TASKS = {"walker": "walker-flip", "quadruped": "quadruped-jump", "jaco": "jaco-reach_bottom_right"}
 METHODS = sorted(name for name, _ in objectives() if name != "ddpg")

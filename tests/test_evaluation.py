@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cic.evaluation import BINS, Coverage, evaluate_task, rollout
+from cic.training.evaluation import BINS, Coverage, evaluate_task, rollout
 
 
 class Clock:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import cic
-from cic.workflow import Finished
+from cic.api import Finished
 
 SEEDS = (0, 1, 2)
 

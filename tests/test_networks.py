@@ -8,7 +8,7 @@ import torch
 from helpers import actor, critic, doubles, weights_of
 from torch import nn
 
-from cic.networks import Actor, Critic, Tanh, mlp
+from cic.learning.networks import Actor, Critic, Tanh, mlp
 
 HIDDEN = 12
 

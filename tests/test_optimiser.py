@@ -10,7 +10,7 @@ import torch
 from helpers import NumpyAdam
 from torch import Tensor, nn
 
-from cic.optimiser import Adam
+from cic.learning.optimiser import Adam
 
 
 def network() -> nn.Sequential:

@@ -9,7 +9,7 @@ from helpers import Welford, distances, doubles, steady
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cic.particles import RunningStatistics, effective_rank, knn_distances
+from cic.learning.particles import RunningStatistics, effective_rank, knn_distances
 
 
 def points(count: int, dim: int, seed: int = 0) -> torch.Tensor:

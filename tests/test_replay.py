@@ -12,9 +12,9 @@ from helpers import steady
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cic.errors import UserError
-from cic.replay import Replay
-from cic.types import Batch, Spaces
+from cic.core.errors import UserError
+from cic.core.types import Batch, Spaces
+from cic.learning.replay import Replay
 
 GAMMA = 0.9
 GOES_ON, TERMINATES, TRUNCATES = 0, 1, 2

@@ -22,8 +22,9 @@ import numpy as np
 import pytest
 import torch
 
-from cic import storage, workflow
-from cic.runs import Run
+from cic import api as workflow
+from cic.runs import storage
+from cic.runs.folder import Run
 
 PRETRAIN: dict[str, Any] = {
     "scale": "smoke",
@@ -152,7 +153,7 @@ def process() -> Callable[..., int]:
         "dm_control",
         "rich.progress",
     ]
-    context.set_forkserver_preload([*heavy, "cic.workflow", "cic.envs.gridworld", "cic.envs.suite.point_mass"])
+    context.set_forkserver_preload([*heavy, "cic.api", "cic.envs.gridworld", "cic.envs.suite.point_mass"])
 
     def start(function: Callable[..., None], *args: Any) -> int:
         child = context.Process(target=function, args=args)

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import torch
 
-from cic.errors import UserError
-from cic.runs import FORMAT, Run
-from cic.storage import read_tensors
+from cic.core.errors import UserError
+from cic.runs.folder import FORMAT, Run
+from cic.runs.storage import read_tensors
 
 
 @pytest.fixture
@@ -249,7 +249,7 @@ def test_a_folder_becomes_a_run_only_when_it_is_complete(tmp_path: Path, monkeyp
     def stop(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cic.runs.write_folder", stop)
+    monkeypatch.setattr("cic.runs.folder.write_folder", stop)
     with pytest.raises(KeyboardInterrupt):
         Run.create(tmp_path / "tuned", "finetune", {}, "1", inherited={"w": torch.zeros(1)})
     monkeypatch.undo()
@@ -271,7 +271,7 @@ def test_a_run_in_a_folder_of_the_users_touches_nothing_of_theirs(tmp_path: Path
 
 def test_two_processes_never_write_one_run(run: Run) -> None:
     run.lock()
-    code = f"from cic.runs import Run; Run({str(run.path)!r}).lock()"
+    code = f"from cic.runs.folder import Run; Run({str(run.path)!r}).lock()"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert other.returncode != 0
     assert "another process is writing" in other.stderr

@@ -12,9 +12,9 @@ from helpers import steady
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cic.errors import UserError
-from cic.objectives import SkillSpace
-from cic.selection import RandomSkills, SelectionConfig, SkillSearch, default_skill, resolve
+from cic.core.errors import UserError
+from cic.learning.objectives import SkillSpace
+from cic.training.selection import RandomSkills, SelectionConfig, SkillSearch, default_skill, resolve
 
 BOX, SPHERE, ONEHOT, NONE = SkillSpace("box", 6), SkillSpace("sphere", 5), SkillSpace("onehot", 4), SkillSpace()
 Score = Callable[[np.ndarray], float]

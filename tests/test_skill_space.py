@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cic.objectives import SkillSpace
+from cic.learning.objectives import SkillSpace
 
 COUNT = 20_000
 

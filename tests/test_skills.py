@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import cic
-from cic import skills as module
-from cic.errors import UserError
-from cic.evaluation import BINS
-from cic.objectives import SkillSpace
-from cic.skills import choose_skills, describe
+from cic.core.errors import UserError
+from cic.learning.objectives import SkillSpace
+from cic.report import skills as module
+from cic.report.skills import choose_skills, describe
+from cic.training.evaluation import BINS
 
 SMALL: dict[str, Any] = {"scale": "smoke", "hidden": 16, "batch": 16, "warmup": 40, "quiet": True}
 

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 import torch
 
-from cic import storage
-from cic.errors import UserError
-from cic.storage import (
+from cic.core.errors import UserError
+from cic.runs import storage
+from cic.runs.storage import (
     Damaged,
     DiskError,
     LineLog,

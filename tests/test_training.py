@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cic import workflow
-from cic.config import to_dict
-from cic.runs import Run
-from cic.settings import override, pretrain_defaults
-from cic.training import Loop
+from cic import api as workflow
+from cic.core.config import to_dict
+from cic.runs.folder import Run
+from cic.training.loop import Loop
+from cic.training.settings import override, pretrain_defaults
 
 SMALL: dict[str, Any] = {"hidden": 16, "batch": 16, "warmup": 40, "log_every": 20}
 TASK = "gridworld-reach_top_left"

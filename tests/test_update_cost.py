@@ -12,10 +12,10 @@ from objectives.objective_setup import make_batch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from cic import particles
-from cic.agent import Agent, AgentConfig
-from cic.objectives import get_objective, objectives
-from cic.types import Spaces
+from cic.core.types import Spaces
+from cic.learning import particles
+from cic.learning.agent import Agent, AgentConfig
+from cic.learning.objectives import get_objective, objectives
 
 aten = torch.ops.aten
 _WAITS = (aten._local_scalar_dense, aten.nonzero, aten.is_nonzero, aten.equal, aten._unique2, aten.masked_select)
@@ -55,9 +55,9 @@ def test_the_guard_sees_waiting() -> None:
 
 _MEMORY = """
 import resource, torch
-from cic.agent import Agent, AgentConfig
-from cic.objectives.cic import CICOptions
-from cic.types import Batch, Spaces
+from cic.learning.agent import Agent, AgentConfig
+from cic.learning.objectives.cic import CICOptions
+from cic.core.types import Batch, Spaces
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -13,11 +13,11 @@ import torch
 from safetensors.torch import load_file
 
 import cic
-from cic import workflow
-from cic.errors import UserError
-from cic.objectives import objectives
-from cic.runs import Run
-from cic.settings import pretrain_defaults
+from cic import api as workflow
+from cic.core.errors import UserError
+from cic.learning.objectives import objectives
+from cic.runs.folder import Run
+from cic.training.settings import pretrain_defaults
 
 SMALL: dict[str, Any] = {"scale": "smoke", "hidden": 16, "batch": 16, "warmup": 40, "quiet": True}
 TASK = "gridworld-reach_top_left"

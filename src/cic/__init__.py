@@ -17,8 +17,8 @@ from cic.envs import register_env
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from cic.objectives import Objective, SkillSpace, register
-    from cic.workflow import evaluate, finetune, load, pretrain, resume
+    from cic.api import evaluate, finetune, load, pretrain, resume
+    from cic.learning.objectives import Objective, SkillSpace, register
 
 __all__ = [
     "Objective",
@@ -33,11 +33,11 @@ __all__ = [
     "resume",
 ]
 
-_HOMES = dict.fromkeys(("Objective", "SkillSpace", "register"), "cic.objectives")
+_HOMES = dict.fromkeys(("Objective", "SkillSpace", "register"), "cic.learning.objectives")
 
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for, when it is asked for: `import cic` stays light."""
     if name not in __all__:
         raise AttributeError(f"module 'cic' has no attribute '{name}'")
-    return getattr(import_module(_HOMES.get(name, "cic.workflow")), name)
+    return getattr(import_module(_HOMES.get(name, "cic.api")), name)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cic import __version__
-from cic.errors import UserError, unknown
+from cic.core.errors import UserError, unknown
 
 COMMANDS = {
     "pretrain": "discover skills in a domain, without rewards",
@@ -138,8 +138,8 @@ def _wrap(name: str, config: Any, extra: list[tuple[Any, ...]]) -> type:
 def _resumed(args: list[str], kind: str) -> bool:
     if (path := _peek(args, "--resume")) is None:
         return False
-    from cic.runs import Run
-    from cic.workflow import resume
+    from cic.api import resume
+    from cic.runs.folder import Run
 
     if (run := Run(path)).kind != kind:
         raise UserError(f"{path} is a {run.kind} run: continue it with `cic {run.kind} --resume {path}`")
@@ -161,9 +161,9 @@ def _announce(finished: Any) -> None:
 def _pretrain(args: list[str]) -> None:
     import tyro
 
-    from cic.objectives import get_objective
-    from cic.settings import PretrainConfig, pretrain_defaults
-    from cic.workflow import pretrain
+    from cic.api import pretrain
+    from cic.learning.objectives import get_objective
+    from cic.training.settings import PretrainConfig, pretrain_defaults
 
     if _resumed(args, "pretrain"):
         return
@@ -190,8 +190,8 @@ def _pretrain(args: list[str]) -> None:
 def _finetune(args: list[str]) -> None:
     import tyro
 
-    from cic.settings import FinetuneSettings
-    from cic.workflow import finetune, starting_point
+    from cic.api import finetune, starting_point
+    from cic.training.settings import FinetuneSettings
 
     if _resumed(args, "finetune"):
         return
@@ -246,7 +246,7 @@ def _evaluate(args: list[str]) -> None:
     import numpy as np
     import tyro
 
-    from cic.workflow import evaluate
+    from cic.api import evaluate
 
     given = _parse(tyro.conf.configure(tyro.conf.PositionalRequiredArgs)(EvaluateArgs), args, "evaluate")
     if given.episodes < 1:
@@ -284,7 +284,7 @@ class SkillsArgs:
 def _skills(args: list[str]) -> None:
     import tyro
 
-    from cic.skills import describe
+    from cic.report.skills import describe
 
     given = _parse(tyro.conf.configure(tyro.conf.PositionalRequiredArgs)(SkillsArgs), args, "skills")
     if given.count < 1:
@@ -327,7 +327,7 @@ def _envs(args: list[str]) -> None:
 
 
 def _objectives(args: list[str]) -> None:
-    from cic.objectives import objectives
+    from cic.learning.objectives import objectives
 
     _no_arguments(args, "objectives")
     rows = []

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cic.envs
-from cic.errors import UserError
+from cic.core.errors import UserError
 
 
 @pytest.mark.parametrize(

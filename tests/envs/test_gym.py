@@ -11,7 +11,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 import cic.envs
-from cic.errors import UserError
+from cic.core.errors import UserError
 
 
 class Toy(gymnasium.Env[Any, Any]):

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import cic.envs
+from cic.core.errors import UserError
 from cic.envs import rendering
-from cic.errors import UserError
 
 
 def run(code: str, **environment: str) -> str:

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cic.objectives import Objective, SkillSpace, get_objective
-from cic.types import Batch, Spaces
+from cic.core.types import Batch, Spaces
+from cic.learning.objectives import Objective, SkillSpace, get_objective
 
 ACTION = 3
 HIDDEN = 32

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from objective_setup import build, make_batch
 
-from cic.objectives import get_objective, objectives
+from cic.learning.objectives import get_objective, objectives
 
 PAGES = Path(__file__).parents[2] / "docs" / "methods"
 HEADINGS = [
@@ -21,7 +21,7 @@ HEADINGS = [
     "Results",
 ]
 # DDPG is the backbone of all of them and has no page of its own.
-NAMES = [name for name, cls in objectives() if cls.__module__.startswith("cic.objectives.") and name != "ddpg"]
+NAMES = [name for name, cls in objectives() if cls.__module__.startswith("cic.learning.objectives.") and name != "ddpg"]
 
 
 @pytest.mark.parametrize("name", NAMES)

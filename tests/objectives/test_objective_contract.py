@@ -16,7 +16,7 @@ import safetensors.torch
 import torch
 from objective_setup import Learner, build, make_batch
 
-from cic.objectives import Objective, get_objective, objectives
+from cic.learning.objectives import Objective, get_objective, objectives
 
 NAMES = [name for name, _ in objectives()]
 PAPER = re.compile(r"[A-Z]\w+ (et al\. |& [A-Z]\w+ )?(19|20)\d\d")

@@ -12,8 +12,8 @@ import pytest
 import torch
 from objective_setup import Learner, build, make_batch
 
-from cic.errors import UserError
-from cic.objectives import Objective, base, get_objective, objectives, register
+from cic.core.errors import UserError
+from cic.learning.objectives import Objective, base, get_objective, objectives, register
 
 METHOD = '''
     """Prediction error as reward (Author et al. 2020, eq. 3)."""
@@ -22,8 +22,8 @@ METHOD = '''
 
     import torch
 
-    from cic.networks import mlp
-    from cic.objectives import Objective, register
+    from cic.learning.networks import mlp
+    from cic.learning.objectives import Objective, register
 
     @dataclass(frozen=True)
     class SurpriseOptions:

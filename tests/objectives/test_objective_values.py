@@ -11,11 +11,11 @@ import torch
 from objective_setup import ACTION, HIDDEN, Learner, build, make_batch
 from torch import Tensor, nn
 
-from cic.errors import UserError
-from cic.networks import Critic
-from cic.objectives import Objective, get_objective
-from cic.objectives.proto import sinkhorn
-from cic.types import Batch
+from cic.core.errors import UserError
+from cic.core.types import Batch
+from cic.learning.networks import Critic
+from cic.learning.objectives import Objective, get_objective
+from cic.learning.objectives.proto import sinkhorn
 
 Doubles = npt.NDArray[np.float64]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cic.report import paper
-from cic.statistics import experts
+from cic.report.statistics import experts
 
 METHODS = ("ddpg", "cic", "icm", "disagreement", "rnd", "apt", "proto", "smm", "diayn", "aps")
 TINY_VIDEO = base64.b64decode("AAAAIGZ0eXBpc29tAAACAGlzb21pc28yYXZjMW1wNDE=")  # a header is enough to embed

@@ -11,7 +11,7 @@ import pytest
 from make_runs import finetune, pretrain
 from rich.console import Console
 
-from cic.errors import UserError
+from cic.core.errors import UserError
 from cic.report import CompareOptions, compare
 
 FAST = CompareOptions(reps=300)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from make_runs import finetune, pretrain
 
-from cic import records
 from cic.report import groups, notices
+from cic.runs import records
 
 
 def grouped(folder: Path, mix: bool = False, split: tuple[str, ...] = ()) -> tuple[dict[str, int], list[str]]:

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from make_runs import finetune, pretrain, write_json
 
-from cic import records
-from cic.errors import UserError
+from cic.core.errors import UserError
 from cic.report import groups, notices
+from cic.runs import records
 
 
 def one(path: Path) -> records.Run:

@@ -14,9 +14,9 @@ import pages
 import pytest
 from make_runs import finetune, media, pretrain
 
-from cic.errors import UserError
+from cic.core.errors import UserError
 from cic.report import ReportOptions, ReportResult, build, report
-from cic.statistics import experts
+from cic.report.statistics import experts
 
 FIGURES = {"aggregate", "sample_efficiency", "finetuning", "profile", "improvement", "zero_shot", "diagnostics"}
 FIGURES |= {"selection"}

@@ -9,7 +9,7 @@ import pages
 import pytest
 from make_runs import finetune, pretrain, write_json
 
-from cic.errors import UserError
+from cic.core.errors import UserError
 from cic.report import ReportOptions, ReportResult, build, report
 
 FAST = ReportOptions(reps=20, figures=())

@@ -8,10 +8,9 @@ import sys
 import numpy as np
 import pytest
 
-from cic import statistics
-from cic.errors import UserError
-from cic.report import paper
-from cic.statistics import Bootstrap, Matrix, curve_matrix, matrix
+from cic.core.errors import UserError
+from cic.report import paper, statistics
+from cic.report.statistics import Bootstrap, Matrix, curve_matrix, matrix
 
 FAST = Bootstrap(reps=400)
 
@@ -238,7 +237,7 @@ def test_a_missing_extra_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_importing_is_light() -> None:
-    code = "import sys, cic.statistics, cic.records, cic.report; print([m for m in %r if m in sys.modules])"
+    code = "import sys, cic.report.statistics, cic.runs.records, cic.report; print([m for m in %r if m in sys.modules])"
     heavy = ["rliable", "matplotlib", "pandas", "scipy", "torch"]
     found = subprocess.run([sys.executable, "-c", code % heavy], capture_output=True, text=True, check=True).stdout
     assert found.strip() == "[]"

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from make_runs import finetune
 
-from cic import records
-from cic.errors import UserError
+from cic.core.errors import UserError
 from cic.report import ReportOptions, groups, paper, score_tables, scores
+from cic.report.statistics import experts
 from cic.report.tables import Cell, Table, latex, number, rows, to_csv, to_html, to_latex, to_markdown
-from cic.statistics import experts
+from cic.runs import records
 
 PLAIN = ReportOptions(reps=50)
 

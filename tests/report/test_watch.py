@@ -8,7 +8,7 @@ import pages
 import pytest
 from make_runs import finetune
 
-from cic.errors import UserError
+from cic.core.errors import UserError
 from cic.report import ReportOptions, ReportResult, watch
 
 OPTIONS = ReportOptions(reps=10, figures=(), watch=True, interval=7.0)

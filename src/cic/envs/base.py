@@ -15,9 +15,9 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
+from cic.core.errors import UserError
+from cic.core.types import Array, Spaces
 from cic.envs.catalogue import Coverage
-from cic.errors import UserError
-from cic.types import Array, Spaces
 
 Bools = npt.NDArray[np.bool_]
 State = dict[str, npt.NDArray[Any]]

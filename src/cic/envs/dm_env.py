@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Box, Dict
 
-from cic.errors import UserError
+from cic.core.errors import UserError
 
 
 class DmEnv(gymnasium.Env[Any, npt.NDArray[Any]]):

@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from cic.core.types import Array
 from cic.envs import random_state
 from cic.envs.base import State, Step, VectorEnv
 from cic.envs.catalogue import DOMAINS
-from cic.types import Array
 
 SIZE = 10
 CORNER_CELLS = {

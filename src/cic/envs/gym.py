@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Box, Dict, Tuple
 
+from cic.core.errors import UserError
+from cic.core.types import Array
 from cic.envs import foreign_state
 from cic.envs.base import State, Step, VectorEnv
-from cic.errors import UserError
-from cic.types import Array
 
 
 class GymEnv(VectorEnv):

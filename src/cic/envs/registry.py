@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from cic.core.errors import UserError, unknown
 from cic.envs.catalogue import DOMAINS, names
-from cic.errors import UserError, unknown
 
 if TYPE_CHECKING:
     from cic.envs.base import VectorEnv

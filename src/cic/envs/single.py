@@ -8,10 +8,10 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
+from cic.core.errors import UserError
+from cic.core.types import Array
 from cic.envs.base import VectorEnv
 from cic.envs.registry import make
-from cic.errors import UserError
-from cic.types import Array
 
 
 class SingleEnv(gymnasium.Env[Array, Array]):

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cic.core.errors import UserError
+from cic.core.types import Array
 from cic.envs import random_state
 from cic.envs.base import Bools, State, Step, VectorEnv
 from cic.envs.suite.domain import Domain
 from cic.envs.suite.engine import Engine, Many, Single
 from cic.envs.suite.readout import reader
-from cic.errors import UserError
-from cic.types import Array
 
 FLOAT32 = np.dtype(np.float32)
 

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
-from cic import records
-from cic.errors import UserError
-from cic.records import Run
+from cic.core.errors import UserError
 from cic.report import curve_plots, curves, figures, groups, notices, paper, plots, score_tables, scores, tables
 from cic.report.details import differences_table, facts, gallery, run_details, runs_table
 from cic.report.figures import Plot
 from cic.report.options import ReportOptions, ReportResult
 from cic.report.page import Section, figure_html, page
 from cic.report.tables import Table
+from cic.runs import records
+from cic.runs.records import Run
 
 HEADINGS = {
     "aggregate": "Aggregate statistics",

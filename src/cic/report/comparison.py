@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cic import records, statistics
-from cic.errors import UserError
-from cic.report import groups, notices
+from cic.core.errors import UserError
+from cic.report import groups, notices, statistics
 from cic.report.groups import Group
 from cic.report.options import CompareOptions
 from cic.report.score_tables import STATISTIC_TITLES, interval
 from cic.report.scores import task_place
+from cic.report.statistics import Estimate, experts, matrix, normalised, standard_error
 from cic.report.tables import number
-from cic.statistics import Estimate, experts, matrix, normalised, standard_error
+from cic.runs import records
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cic.records import FloatArray, Series, split_task
 from cic.report.curves import Curve, Metrics, curve, efficiency, normalised_series, task_series
 from cic.report.figures import Panel, Plot
 from cic.report.groups import Group, Study, count
 from cic.report.options import ReportOptions
 from cic.report.score_tables import words
 from cic.report.scores import Scores, task_place
+from cic.report.statistics import Band, experts
 from cic.report.style import Style
-from cic.statistics import Band, experts
+from cic.runs.records import FloatArray, Series, split_task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

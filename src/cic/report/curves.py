@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from cic import statistics
-from cic.records import FloatArray, Run, Series, metrics
+from cic.report import statistics
 from cic.report.groups import Group
-from cic.statistics import Band, Bootstrap, curve_matrix, normalised
+from cic.report.statistics import Band, Bootstrap, curve_matrix, normalised
+from cic.runs.records import FloatArray, Run, Series, metrics
 
 WANTED = (
     "eval/return",

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from textwrap import shorten
 
-from cic.records import Run, flatten, media
 from cic.report.groups import Group, Study, count
 from cic.report.page import data_uri
 from cic.report.scores import Scores
 from cic.report.tables import Table, number, rows
+from cic.runs.records import Run, flatten, media
 
 _OWN = {"seed", "task", "domain", "objective", "pretrained", "pretrain_seed"}  # differ by design
 _TYPES = {".png": "image/png", ".mp4": "video/mp4"}

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cic.records import Run, flatten
 from cic.report.style import Style, place, styles, title
+from cic.runs.records import Run, flatten
 
 BUDGETS = ("scale", "steps", "pretrain_steps")
 _HARMLESS = {

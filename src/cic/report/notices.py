@@ -8,9 +8,9 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from cic.records import Run
 from cic.report.groups import Group, settings
 from cic.report.style import title
+from cic.runs.records import Run
 
 _SHOWN = 5
 _STATES = {

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from cic.errors import UserError
-from cic.statistics import Bootstrap
+from cic.core.errors import UserError
+from cic.report.statistics import Bootstrap
 
 
 @dataclass(frozen=True)

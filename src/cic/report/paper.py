@@ -10,8 +10,8 @@ import functools
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from cic.errors import unknown
-from cic.statistics import table
+from cic.core.errors import unknown
+from cic.report.statistics import table
 
 _NAMES = {"ProtoRL": "proto"}  # the other titles are the method's name, capitalised
 

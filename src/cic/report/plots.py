@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cic.records import Trials
 from cic.report.curve_plots import draw_band, task_title
 from cic.report.figures import Panel, Plot
 from cic.report.groups import Group, Study
 from cic.report.options import ReportOptions
 from cic.report.score_tables import STATISTIC_TITLES
 from cic.report.scores import Row, Scores, task_place
+from cic.report.statistics import Estimate, profile
 from cic.report.style import Style
-from cic.statistics import Estimate, profile
+from cic.runs.records import Trials
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cic.records import split_task
 from cic.report import paper
 from cic.report.groups import Study
 from cic.report.options import ReportOptions
 from cic.report.scores import Row, Scores, paper_label, task_place
+from cic.report.statistics import Estimate, experts, normalised, standard_error
 from cic.report.style import place
 from cic.report.tables import Cell, Table, number, rows
-from cic.statistics import Estimate, experts, normalised, standard_error
+from cic.runs.records import split_task
 
 STATISTIC_TITLES = {"median": "Median ↑", "iqm": "IQM ↑", "mean": "Mean ↑", "optimality_gap": "Optimality gap ↓"}
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from cic import statistics
-from cic.report import paper
+from cic.report import paper, statistics
 from cic.report.groups import Group, Study
 from cic.report.options import ReportOptions
+from cic.report.statistics import Estimate, Matrix, experts, matrix, normalised
 from cic.report.style import COLOURS, Style, place, styles, title
-from cic.statistics import Estimate, Matrix, experts, matrix, normalised
 
 _FEW = 5
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cic import records
-from cic.errors import UserError
+from cic.core.errors import UserError
 from cic.report.build import report
 from cic.report.options import ReportOptions, ReportResult
+from cic.runs import records
 
 _FILES = ("config.json", "status.json", "metrics.jsonl", "result.json", "trials.json")
 State = dict[Path, tuple[int, int]]

@@ -19,8 +19,8 @@ import mujoco
 import numpy as np
 import numpy.typing as npt
 
+from cic.core.errors import UserError
 from cic.envs.catalogue import DomainInfo
-from cic.errors import UserError
 
 Array = npt.NDArray[np.float32]
 Floats = npt.NDArray[np.float64]

@@ -19,9 +19,9 @@ import numpy as np
 from mujoco import mj_step, mj_step1, mj_step2
 from mujoco.batch import Batch
 
+from cic.core.errors import UserError
 from cic.envs.suite.domain import Array, Domain, Floats, Views
 from cic.envs.suite.window import Window
-from cic.errors import UserError
 
 STATE = int(mujoco.mjtState.mjSTATE_INTEGRATION)  # positions, velocities, activations, controls, warm start, …
 VELOCITY = int(mujoco.mjtStage.mjSTAGE_VEL)

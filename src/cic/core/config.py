@@ -1,0 +1,70 @@
+"""Frozen dataclasses to JSON and back, strictly: an unknown key, a missing one or a wrong type is an error."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from cic.core.errors import UserError, unknown
+
+T = TypeVar("T")
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    return dataclasses.asdict(config)
+
+
+def from_dict(cls: type[T], data: Any, where: str = "config") -> T:
+    """Build `cls` from what `to_dict` gave."""
+    if not isinstance(data, dict):
+        raise UserError(f"{where} must be an object, not {type(data).__name__}")
+    hints = get_type_hints(cls)
+    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    for name in data:
+        if name not in fields:
+            raise unknown(f"field of {where}", name, fields)
+    missing = [
+        name
+        for name, field in fields.items()
+        if name not in data and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    ]
+    if missing:
+        raise UserError(f"{where} lacks {', '.join(missing)}")
+    return cls(**{name: _value(hints[name], value, f"{where}.{name}") for name, value in data.items()})
+
+
+def checked(cls: type, values: dict[str, Any]) -> dict[str, Any]:
+    """Values for some fields of `cls`, as strictly as `from_dict` takes them."""
+    hints = get_type_hints(cls)
+    return {name: _value(hints[name], value, name) for name, value in values.items()}
+
+
+def _value(hint: Any, value: Any, where: str) -> Any:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return value if isinstance(value, hint) else from_dict(hint, value, where)
+    if origin in (Union, types.UnionType):
+        if value is None and type(None) in arguments:
+            return None
+        (hint,) = [a for a in arguments if a is not type(None)]
+        return _value(hint, value, where)
+    if origin is Literal:
+        if value not in arguments:
+            raise unknown(where, str(value), [str(a) for a in arguments])
+        return value
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise UserError(f"{where} must be a list, not {value!r}")
+        return tuple(_value(arguments[0], item, where) for item in value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(hint, type) and (not isinstance(value, hint) or (hint is int and isinstance(value, bool))):
+        raise UserError(f"{where} must be {hint.__name__}, not {value!r}")
+    return value
+
+
+def require(condition: bool, message: str) -> None:
+    """For `__post_init__`: a value out of range is the user's mistake."""
+    if not condition:
+        raise UserError(message)

@@ -1,0 +1,1 @@
+"""What is learned. Tensors only: no files, no environments."""

@@ -1,0 +1,103 @@
+"""APS, active pre-training with successor features (Liu & Abbeel 2021): explore, and be able to name the reward.
+
+    loss   = −mean z · φ̂(s')
+    reward = log(1 + mean over the k nearest of ‖φ(s') − φ(s'_k)‖ / running mean) + z · φ̂(s')
+    Q      = z · ψ(s, a, z), with ψ the successor features that the critic's heads output
+    z*     = the least-squares solution of r ≈ z · φ̂(s'), normalised
+
+φ̂ is φ divided by its norm. Deviations from the paper, all of them URLB's: no generalised policy improvement over
+sampled skills; ψ is fitted through its product with z alone; the particles are in the space of unnormalised φ; the
+point itself counts as its nearest neighbour; a margin of 1e-4 is taken from the distances. Two deviations from URLB:
+its least squares had rewards and features swapped; it fitted n-step returns on φ̂(s), here one-step rewards on φ̂(s').
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from cic.core.config import require
+from cic.core.types import Batch, Metrics, Spaces
+from cic.learning.networks import Critic, mlp, orthogonal_init
+from cic.learning.objectives.base import Objective, SkillSpace, register
+from cic.learning.particles import RunningStatistics, knn_distances
+
+
+class SuccessorCritic(Critic):
+    """Heads that say successor features ψ; the value of a skill is its product with them."""
+
+    def forward(self, x: Tensor, action: Tensor, skill: Tensor) -> Tensor:
+        return (self.features(x, action) * skill).sum(dim=-1, keepdim=True)  # (2, B, 1)
+
+
+@dataclass(frozen=True)
+class APSOptions:
+    skill_dim: int = 10
+    """Dimension of skills and features."""
+    skill_every: int = 5
+    """Steps for which a skill is kept in pre-training."""
+    knn: int = 12
+    """Nearest neighbours in the batch, the point itself included."""
+    knn_margin: float = 1e-4
+    """Taken from each normalised distance, which is then floored at 0."""
+
+    def __post_init__(self) -> None:
+        require(self.skill_dim >= 1, f"skill_dim must be at least 1, not {self.skill_dim}")
+        require(self.skill_every >= 1, f"skill_every must be at least 1, not {self.skill_every}")
+        require(self.knn >= 2, "knn must be at least 2: the nearest neighbour is the point itself")
+        require(self.knn_margin >= 0, f"knn_margin must not be negative, is {self.knn_margin}")
+
+
+@register("aps")
+class APS(Objective):
+    """Particle entropy and successor features in one space (Liu & Abbeel 2021)."""
+
+    Options = APSOptions
+    title = "APS"
+    options: APSOptions
+
+    def __init__(self, spaces: Spaces, hidden: int, options: APSOptions, generator: torch.Generator) -> None:
+        super().__init__(spaces, hidden, options, generator)
+        self.features = mlp(spaces.obs, hidden, hidden, options.skill_dim)
+        self.apply(orthogonal_init)
+        self.distances = RunningStatistics()
+
+    @property
+    def skill(self) -> SkillSpace:
+        return SkillSpace("sphere", self.options.skill_dim, self.options.skill_every)
+
+    def make_critic(self) -> Critic:
+        return SuccessorCritic(self.policy_input_dim, self.spaces.action, self.hidden, out=self.options.skill_dim)
+
+    def loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
+        loss = -(F.normalize(self.features(batch.next_obs), dim=1) * batch.skill).sum(dim=1).mean()
+        return loss, {"representation/loss": loss.detach()}
+
+    @torch.no_grad()
+    def reward(self, batch: Batch) -> Tensor:
+        features = self.features(batch.next_obs)
+        distances = knn_distances(features, features, min(self.options.knn, len(features)))
+        self.distances.update(distances)
+        scale = self.distances.mean.clamp_min(1e-8)  # identical states lie at distance 0
+        spread = (distances / scale - self.options.knn_margin).clamp_min_(0).mean(dim=1, keepdim=True)
+        alignment = (F.normalize(features, dim=1) * batch.skill).sum(dim=1, keepdim=True)
+        return torch.log1p(spread) + alignment
+
+    def diagnose(self, batch: Batch) -> Metrics:
+        return {"reward/running_distance": self.distances.mean.squeeze()}
+
+    @torch.no_grad()
+    def infer_skill(self, next_obs: Tensor, reward: Tensor) -> Tensor:
+        """(dim,): the skill whose product with the features is nearest to the rewards (N, 1).
+
+        In double precision and by the pseudo-inverse, for features that do not span their space. Rewards that say
+        nothing (all zero, as before a sparse task is first solved) leave a random skill: a zero one would have no value
+        to learn.
+        """
+        features = F.normalize(self.features(next_obs), dim=1).double()
+        solution = (torch.linalg.pinv(features) @ reward.double()).squeeze(1).to(next_obs.dtype)
+        random = torch.randn(solution.shape, generator=self.generator, device=solution.device, dtype=solution.dtype)
+        return F.normalize(torch.where(solution.norm() > 1e-6, solution, random), dim=0)

@@ -1,0 +1,71 @@
+"""APT, active pre-training (Liu & Abbeel 2021, "Behavior From the Void"): go where the neighbours are far.
+
+    loss   = mean ‖h(s') − f(h(s), a)‖ + mean ‖a − g(h(s), h(s'))‖
+    reward = log(1 + mean over the k nearest of ‖h(s) − h(s_k)‖), the particle estimate of the entropy of h(s)
+
+Deviations from the paper, all of them URLB's ("ICM APT"): the representation h is learned by ICM's forward and inverse
+models in its own space instead of contrastively; distances are not raised to the power of the dimension and are not
+divided by a running mean; the point itself counts as its nearest neighbour; the reward is of s, not s'.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cic.core.config import require
+from cic.core.types import Batch, Metrics, Spaces
+from cic.learning.networks import mlp, orthogonal_init, trunk
+from cic.learning.objectives.base import Objective, register
+from cic.learning.particles import knn_distances
+
+
+@dataclass(frozen=True)
+class APTOptions:
+    feature_dim: int = 512
+    """Width of the representation in which neighbours are sought."""
+    knn: int = 12
+    """Nearest neighbours in the batch, the point itself included."""
+
+    def __post_init__(self) -> None:
+        require(self.feature_dim >= 1, f"feature_dim must be at least 1, not {self.feature_dim}")
+        require(self.knn >= 2, "knn must be at least 2: the nearest neighbour is the point itself")
+
+
+@register("apt")
+class APT(Objective):
+    """Particle entropy of features learned by ICM (Liu & Abbeel 2021)."""
+
+    Options = APTOptions
+    title = "APT"
+    options: APTOptions
+
+    def __init__(self, spaces: Spaces, hidden: int, options: APTOptions, generator: torch.Generator) -> None:
+        super().__init__(spaces, hidden, options, generator)
+        width = options.feature_dim
+        self.trunk = trunk(spaces.obs, width)
+        self.forward_model = mlp(width + spaces.action, hidden, width)
+        self.inverse_model = mlp(2 * width, hidden, spaces.action)
+        self.apply(orthogonal_init)
+
+    def loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
+        here, there = self.trunk(batch.obs), self.trunk(batch.next_obs)
+        predicted = self.forward_model(torch.cat([here, batch.action], dim=1))
+        action = torch.tanh(self.inverse_model(torch.cat([here, there], dim=1)))
+        # The target `there` takes gradients too: the inverse model keeps the features from collapsing.
+        forward_error = torch.linalg.vector_norm(there - predicted, dim=1).mean()
+        inverse_error = torch.linalg.vector_norm(batch.action - action, dim=1).mean()
+        loss = forward_error + inverse_error
+        return loss, {
+            "representation/loss": loss.detach(),
+            "representation/forward_error": forward_error.detach(),
+            "representation/inverse_error": inverse_error.detach(),
+        }
+
+    @torch.no_grad()
+    def reward(self, batch: Batch) -> Tensor:
+        features = self.trunk(batch.obs)
+        distances = knn_distances(features, features, min(self.options.knn, len(features)))
+        return torch.log1p(distances.mean(dim=1, keepdim=True))

@@ -1,0 +1,156 @@
+"""What every method must say: how it learns its representation, how it rewards, which skills it has.
+
+An objective is an `nn.Module`. Running statistics, queues and EMA copies are *buffers*, so a checkpoint that
+carries the module carries them. Randomness comes from `self.generator`, whose state the checkpoint carries too.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, is_dataclass
+from importlib.metadata import entry_points
+from typing import Any, ClassVar, Literal, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from cic.core.errors import UserError, unknown
+from cic.core.types import Array, Batch, Metrics, Spaces
+from cic.learning.networks import Critic
+
+
+@dataclass(frozen=True)
+class SkillSpace:
+    """Where skills live, how they are drawn and how long one is kept."""
+
+    kind: Literal["none", "box", "sphere", "onehot"] = "none"
+    dim: int = 0
+    every: int | None = None
+    """Steps between draws in pre-training; None keeps a skill for the whole episode."""
+
+    def sample(self, count: int, rng: np.random.Generator) -> Array:
+        """(count, dim): uniform in [0,1]^dim, on the unit sphere, or over the corners."""
+        if self.kind == "box":
+            return rng.random((count, self.dim), dtype=np.float32)
+        if self.kind == "sphere":
+            normal = rng.standard_normal((count, self.dim), dtype=np.float32)
+            return np.asarray(normal / np.linalg.norm(normal, axis=1, keepdims=True))
+        if self.kind == "onehot":
+            return np.eye(self.dim, dtype=np.float32)[rng.integers(self.dim, size=count)]
+        return np.zeros((count, 0), dtype=np.float32)
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """A method without options of its own."""
+
+
+class Objective(nn.Module):
+    """One method. A subclass gives `loss` and `reward`, and a frozen dataclass `Options` if it has any."""
+
+    Options: ClassVar[type] = NoOptions
+    title: ClassVar[str] = ""
+    """The name that tables and figures show."""
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"released": {}}
+    """Named sets of options; the first is the default."""
+    scales: ClassVar[dict[str, dict[str, Any]]] = {}
+    """Options whose default depends on the scale, usually through its batch size."""
+
+    def __init__(self, spaces: Spaces, hidden: int, options: Any, generator: torch.Generator) -> None:
+        super().__init__()
+        self.spaces = spaces
+        self.hidden = hidden
+        self.options = options
+        self.generator = generator
+
+    @property
+    def skill(self) -> SkillSpace:
+        return SkillSpace()
+
+    def loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
+        """The representation's loss, to be minimised by one optimiser step, and cheap scalars to log."""
+        raise NotImplementedError
+
+    def reward(self, batch: Batch) -> Tensor:
+        """(B, 1), without gradient, with the representation as it is after its step."""
+        raise NotImplementedError
+
+    # ---- what most methods leave alone -------------------------------------------------------------------------
+
+    def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
+        """Adam's groups; override to give a part its own rate."""
+        parameters = [p for p in self.parameters() if p.requires_grad]
+        return [{"params": parameters, "lr": lr}] if parameters else []
+
+    def after_step(self) -> None:
+        """Called after the optimiser's step: EMA copies, projections."""
+
+    def diagnose(self, batch: Batch) -> Metrics:
+        """Costlier measures, asked for only when a line is logged."""
+        return {}
+
+    def policy_input(self, obs: Tensor, skill: Tensor) -> Tensor:
+        """What actor and critic see: the raw observation and skill side by side."""
+        return torch.cat([obs, skill], dim=-1) if skill.shape[-1] else obs
+
+    @property
+    def policy_input_dim(self) -> int:
+        return self.spaces.obs + self.skill.dim
+
+    def make_critic(self) -> Critic:
+        """Override for a critic with another output, such as successor features."""
+        return Critic(self.policy_input_dim, self.spaces.action, self.hidden)
+
+    def infer_skill(self, next_obs: Tensor, reward: Tensor) -> Tensor | None:
+        """A skill (dim,) regressed from a task's one-step rewards (N, 1), for methods that can; None for the others."""
+        return None
+
+
+# ---- the registry ----------------------------------------------------------------------------------------------
+
+_REGISTRY: dict[str, type[Objective]] = {}
+_ENTRY_POINTS = "cic.objectives"
+T = TypeVar("T", bound=type[Objective])
+
+
+def register(name: str) -> Callable[[T], T]:
+    """Class decorator: `@register("surprise")` makes `cic pretrain --objective surprise` work."""
+
+    def add(cls: T) -> T:
+        if not (inspect.isclass(cls) and issubclass(cls, Objective)):
+            raise UserError(f'objective "{name}" must be a subclass of cic.Objective')
+        if not is_dataclass(cls.Options) or not cls.Options.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+            raise UserError(f'the Options of objective "{name}" must be a frozen dataclass')
+        if name in _REGISTRY and _REGISTRY[name].__qualname__ != cls.__qualname__:
+            raise UserError(f'objective "{name}" is registered already, by {_REGISTRY[name].__module__}')
+        cls.title = cls.title or name
+        _REGISTRY[name] = cls
+        return cls
+
+    return add
+
+
+def _load_plugins() -> None:
+    for entry in entry_points(group=_ENTRY_POINTS):
+        if entry.name not in _REGISTRY:
+            try:
+                register(entry.name)(entry.load())
+            except Exception as error:
+                message = f'the installed objective "{entry.name}" ({entry.value}) fails to load: {error}'
+                raise UserError(message) from error
+
+
+def objectives() -> Iterator[tuple[str, type[Objective]]]:
+    """Every method by name, those of installed plug-ins included."""
+    _load_plugins()
+    return iter(sorted(_REGISTRY.items()))
+
+
+def get_objective(name: str) -> type[Objective]:
+    if name not in _REGISTRY:
+        _load_plugins()
+    if name not in _REGISTRY:
+        raise unknown("objective", name, _REGISTRY)
+    return _REGISTRY[name]

@@ -1,0 +1,224 @@
+"""Contrastive Intrinsic Control (Laskin et al. 2022, arXiv:2202.00161).
+
+Representation: noise-contrastive estimation between skills and transitions τ = (s, s') (eq. 5). Reward: a particle
+estimate of the entropy of the embeddings (eq. 6), optionally plus a term D(τ, z).
+
+Where the paper's text and the released code disagree both are here by name, and the defaults are what the released
+code does, because it produced the numbers:
+
+- `loss="released"` subtracts the constant e^{1/T} from each row's sum instead of the row's positive;
+- `particles="next_state"` embeds s' alone, not τ;
+- `particle_reward="released"` counts the point itself among its k neighbours, divides distances by a running
+  *variance*, subtracts 0.0005, floors at 0, averages and takes log(1 + ·). `"paper"` is the mean of log‖h − h_k‖ over
+  k neighbours other than the point itself;
+- the policy sees raw (s, z); `encode_policy` gives it the embeddings, as Algorithm 1 writes, held fixed there.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from cic.core.config import require
+from cic.core.types import Batch, Metrics, Spaces
+from cic.learning.networks import mlp, orthogonal_init
+from cic.learning.objectives.base import Objective, SkillSpace, register
+from cic.learning.particles import RunningStatistics, effective_rank, knn_distances
+
+
+@dataclass(frozen=True)
+class CICOptions:
+    loss: Literal["released", "infonce"] = "released"
+    """Contrastive loss: the released code's, or cross-entropy against the diagonal as in the text."""
+    particles: Literal["next_state", "transition"] = "next_state"
+    """What the entropy is estimated of: the embedding of s', or of (s, s')."""
+    particle_reward: Literal["released", "paper"] = "released"
+    """log(1 + mean normalised distance), or the text's mean log distance."""
+    normaliser: Literal["variance", "std", "mean", "none"] = "variance"
+    """Running statistic that divides the distances of the released particle reward."""
+    reward: Literal["entropy", "discriminator", "similarity", "uncertainty"] = "entropy"
+    """The term added to the entropy: nothing, log q(τ|z), cosine similarity, or an ensemble's disagreement."""
+    representation: bool = True
+    """Learn the representation; off leaves the encoders as they were initialised."""
+    entropy: bool = True
+    """Reward entropy; off leaves only the added term (log q(τ|z) if `reward` names none)."""
+    projection: bool = True
+    """Encode skills before contrasting them; off contrasts the raw skill."""
+    skill_dim: int = 64
+    """Dimensions of a skill, each uniform in [0, 1]."""
+    embedding: int | None = None
+    """Width of the embeddings; by default that of the skill, as released."""
+    skill_every: int = 50
+    """Steps for which a skill is kept in pre-training."""
+    temperature: float = 0.5
+    """T of the contrastive loss."""
+    knn: int = 16
+    """Neighbours of the particle estimate."""
+    ensemble: int = 4
+    """Discriminators of the uncertainty reward."""
+    encode_policy: bool = False
+    """Actor and critic see the embeddings of state and skill instead of the raw ones."""
+
+    def __post_init__(self) -> None:
+        require(self.skill_dim >= 1, f"skill_dim must be at least 1, not {self.skill_dim}")
+        require(self.temperature >= 0.02, f"temperature must be at least 0.02, not {self.temperature}")
+        require(self.knn >= 1, f"knn must be at least 1, not {self.knn}")
+        require(self.skill_every >= 1, f"skill_every must be at least 1, not {self.skill_every}")
+        require(self.ensemble >= 2, f"ensemble must be at least 2, not {self.ensemble}")
+        require(
+            self.projection or self.embedding in (None, self.skill_dim),
+            "without projection the embedding is as wide as the skill: leave `embedding` alone",
+        )
+
+
+class Discriminator(nn.Module):
+    """f(τ, z): cosine of an embedded skill (query) and an embedded transition (key), over T."""
+
+    def __init__(self, skill_dim: int, width: int, hidden: int, projection: bool) -> None:
+        super().__init__()
+        self.skill = mlp(skill_dim, hidden, hidden, width) if projection else nn.Identity()
+        self.prediction = mlp(2 * width, hidden, hidden, width)
+
+    def forward(self, transition: Tensor, skill: Tensor) -> tuple[Tensor, Tensor]:
+        """(query, key), both of unit length; `transition` is the pair of state embeddings side by side."""
+        return F.normalize(self.skill(skill), dim=1), F.normalize(self.prediction(transition), dim=1)
+
+
+@register("cic")
+class CIC(Objective):
+    """Contrastive Intrinsic Control (Laskin et al. 2022, eq. 5 and 6)."""
+
+    Options = CICOptions
+    title = "CIC"
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "released": {},
+        "paper": {
+            "loss": "infonce",
+            "particles": "transition",
+            "particle_reward": "paper",
+            "encode_policy": True,
+        },
+    }
+    options: CICOptions
+
+    def __init__(self, spaces: Spaces, hidden: int, options: CICOptions, generator: torch.Generator) -> None:
+        super().__init__(spaces, hidden, options, generator)
+        self.width = options.embedding or options.skill_dim
+        self.state = mlp(spaces.obs, hidden, hidden, self.width)
+        count = options.ensemble if options.reward == "uncertainty" else 1
+        members = [Discriminator(options.skill_dim, self.width, hidden, options.projection) for _ in range(count)]
+        self.discriminator = members[0]  # the one that everything but the uncertainty reward uses
+        self.others = nn.ModuleList(members[1:])
+        self.statistics = RunningStatistics()
+        self.apply(orthogonal_init)
+
+    @property
+    def skill(self) -> SkillSpace:
+        return SkillSpace("box", self.options.skill_dim, self.options.skill_every)
+
+    # ---- representation ----------------------------------------------------------------------------------------
+
+    def _transition(self, batch: Batch) -> Tensor:
+        """(B, 2·width): s and s' through the one state encoder, in one pass."""
+        both = self.state(torch.cat([batch.obs, batch.next_obs]))
+        return torch.cat(both.chunk(2), dim=1)
+
+    def _similarities(self, batch: Batch) -> list[Tensor]:
+        """Each discriminator's (B, B) cosines of query i and key j."""
+        transition = self._transition(batch)
+        pairs = (member(transition, batch.skill) for member in (self.discriminator, *self.others))
+        return [query @ key.T for query, key in pairs]
+
+    def loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
+        losses = [self._contrast(similarity) for similarity in self._similarities(batch)]
+        loss = torch.stack(losses).mean() if len(losses) > 1 else losses[0]
+        return loss, {"representation/loss": loss.detach()}
+
+    def _contrast(self, similarity: Tensor) -> Tensor:
+        logits = similarity / self.options.temperature
+        if self.options.loss == "infonce":
+            return F.cross_entropy(logits, torch.arange(len(logits), device=logits.device))
+        rest = (logits.exp().sum(dim=1) - math.exp(1 / self.options.temperature)).clamp(min=1e-6)
+        return ((rest + 1e-6).log() - logits.diagonal()).mean()
+
+    def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
+        return super().parameter_groups(lr) if self.options.representation else []
+
+    # ---- reward ------------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def reward(self, batch: Batch) -> Tensor:
+        term = self.options.reward
+        if not self.options.entropy and term == "entropy":
+            term = "discriminator"
+        reward = self._entropy(batch) if self.options.entropy else torch.zeros_like(batch.reward)
+        if term == "entropy":
+            return reward
+        similarities = self._similarities(batch)
+        if term == "similarity":
+            return reward + similarities[0].diagonal()[:, None]
+        logits = [similarity / self.options.temperature for similarity in similarities]
+        if term == "discriminator":
+            return reward + log_density_ratio(logits[0])
+        return reward + disagreement(torch.stack(logits))
+
+    def _entropy(self, batch: Batch) -> Tensor:
+        if self.options.particles == "next_state":
+            points = self.state(batch.next_obs)
+        else:
+            points = self.discriminator.prediction(self._transition(batch))
+        return self._particle_reward(points)
+
+    def _particle_reward(self, points: Tensor) -> Tensor:
+        k = self.options.knn
+        if self.options.particle_reward == "paper":
+            distances = knn_distances(points, points, min(k + 1, len(points))).sort(dim=1).values[:, 1:]
+            return distances.clamp(min=1e-6).log().mean(dim=1, keepdim=True)
+        distances = knn_distances(points, points, min(k, len(points)))
+        if self.options.normaliser != "none":
+            self.statistics.update(distances)
+            scale = {"variance": self.statistics.var, "std": self.statistics.std, "mean": self.statistics.mean}
+            distances = distances / scale[self.options.normaliser]
+        return (distances - 0.0005).clamp(min=0).mean(dim=1, keepdim=True).log1p()
+
+    # ---- the rest ----------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def diagnose(self, batch: Batch) -> Metrics:
+        similarity = self._similarities(batch)[0]
+        hits = similarity.argmax(dim=0) == torch.arange(len(similarity), device=similarity.device)
+        return {
+            "skill/accuracy": hits.float().mean(),  # of naming the transition's skill among the batch's
+            "skill/chance": torch.tensor(1 / len(similarity)),
+            "embedding/effective_rank": effective_rank(self.state(batch.next_obs)),
+        }
+
+    def policy_input(self, obs: Tensor, skill: Tensor) -> Tensor:
+        if not self.options.encode_policy:
+            return super().policy_input(obs, skill)
+        with torch.no_grad():
+            return torch.cat([self.state(obs), self.discriminator.skill(skill)], dim=-1)
+
+    @property
+    def policy_input_dim(self) -> int:
+        return 2 * self.width if self.options.encode_policy else super().policy_input_dim
+
+
+def log_density_ratio(logits: Tensor) -> Tensor:
+    """log q(τ|z) = f(τ_i, z_i) − log 1/N Σ_j exp f(τ_j, z_i), (B, 1); rows of `logits` are skills."""
+    return (logits.diagonal() - logits.logsumexp(dim=1) + math.log(len(logits)))[:, None]
+
+
+def disagreement(logits: Tensor) -> Tensor:
+    """DISDAIN's bonus (Strouse et al. 2021): H[mean_m q_m(z|τ)] − mean_m H[q_m(z|τ)] over the batch's skills."""
+    log_q = logits.log_softmax(dim=1)  # (M, skills, transitions): normalise over skills
+    q = log_q.exp()
+    mean = q.mean(dim=0)
+    entropy_of_mean = -torch.xlogy(mean, mean).sum(dim=0)
+    mean_entropy = -(q * log_q).sum(dim=1).mean(dim=0)
+    return (entropy_of_mean - mean_entropy)[:, None]

@@ -1,0 +1,54 @@
+"""ICM, the intrinsic curiosity module (Pathak et al. 2017, eqs. 2–7): go where the forward model is wrong.
+
+    loss   = mean ‖s' − f(s, a)‖ + mean ‖a − g(s, s')‖
+    reward = log(1 + ‖s' − f(s, a)‖)
+
+Deviations from the paper, all of them URLB's: f and g see the raw states, not features learned by g, so g does not
+influence the reward; errors are norms instead of half squared norms and weigh the same (no β, no policy term); the
+reward passes through a logarithm instead of being scaled by η/2; s' lies n steps ahead, as in every n-step batch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cic.core.types import Batch, Metrics, Spaces
+from cic.learning.networks import mlp, orthogonal_init
+from cic.learning.objectives.base import Objective, register
+
+
+@register("icm")
+class ICM(Objective):
+    """A forward and an inverse model on raw states (Pathak et al. 2017)."""
+
+    title = "ICM"
+
+    def __init__(self, spaces: Spaces, hidden: int, options: Any, generator: torch.Generator) -> None:
+        super().__init__(spaces, hidden, options, generator)
+        self.forward_model = mlp(spaces.obs + spaces.action, hidden, spaces.obs)
+        self.inverse_model = mlp(2 * spaces.obs, hidden, spaces.action)
+        self.apply(orthogonal_init)
+
+    def loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
+        forward_error = self._forward_error(batch).mean()
+        action = torch.tanh(self.inverse_model(torch.cat([batch.obs, batch.next_obs], dim=1)))
+        inverse_error = torch.linalg.vector_norm(batch.action - action, dim=1).mean()
+        loss = forward_error + inverse_error
+        return loss, {
+            "representation/loss": loss.detach(),
+            "representation/forward_error": forward_error.detach(),
+            "representation/inverse_error": inverse_error.detach(),
+        }
+
+    @torch.no_grad()
+    def reward(self, batch: Batch) -> Tensor:
+        return torch.log1p(self._forward_error(batch))
+
+    def _forward_error(self, batch: Batch) -> Tensor:
+        """(B, 1)"""
+        predicted = self.forward_model(torch.cat([batch.obs, batch.action], dim=1))
+        error: Tensor = torch.linalg.vector_norm(batch.next_obs - predicted, dim=1, keepdim=True)
+        return error

@@ -1,0 +1,1 @@
+"""How a run goes: settings, the one loop, the phases, skill selection, evaluation, logs, progress."""

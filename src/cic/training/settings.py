@@ -1,0 +1,198 @@
+"""What a run is told: frozen dataclasses whose field docstrings are the `--help`, and the scales that fill them.
+
+A scale is data, not code: `smoke` is seconds, for tests; `laptop` learns in minutes on one core; `paper` is every
+number of the paper's table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
+
+from cic.core.config import checked, from_dict, require
+from cic.core.errors import unknown
+from cic.learning.agent import AgentConfig
+from cic.learning.compilation import Mode
+from cic.learning.objectives import get_objective
+from cic.training.selection import SelectionConfig
+
+O = TypeVar("O")  # noqa: E741  an objective's Options
+C = TypeVar("C")
+Scale = Literal["smoke", "laptop", "paper"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopConfig:
+    """What pre-training and finetuning share."""
+
+    scale: Scale = "laptop"
+    """Where the defaults come from: smoke (seconds), laptop (minutes, one core), paper (the paper's numbers)."""
+    seed: int = 0
+    """The same seed gives the same bits on the same machine."""
+    steps: int = 100_000
+    """Environment steps, over all copies."""
+    warmup: int = 4_000
+    """Steps before the first update: uniform actions, or the search for a skill."""
+    update_every: int = 2
+    """Environment steps per update."""
+    num_envs: int = 1
+    """Copies of the environment, stepped together."""
+    replay: int = 1_000_000
+    """Steps that the replay holds."""
+    log_every: int = 1_000
+    """Steps between lines of metrics."""
+    checkpoint_every: int = 25_000
+    """Steps between checkpoints; a stopped run loses no more than these."""
+    device: str = "cpu"
+    """Where the networks live: cpu, or cuda (not tested here)."""
+    threads: int = 1
+    """Threads of a matrix product."""
+    compile: Mode = "auto"
+    """Compile the updates (20 s, needs g++): on, off, or auto, which is on from 10,000 updates."""
+    wandb: bool = False
+    """Also log to Weights & Biases (needs the extra `wandb`)."""
+    agent: AgentConfig = field(default_factory=AgentConfig)
+    """The learner."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "update_every", "num_envs", "replay", "log_every", "checkpoint_every", "threads"):
+            require(getattr(self, name) >= 1, f"{name} must be at least 1, not {getattr(self, name)}")
+        require(self.seed >= 0, f"seed must not be negative, not {self.seed}")
+        require(self.warmup >= 0, f"warmup must not be negative, not {self.warmup}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainConfig(LoopConfig, Generic[O]):
+    """Discover skills in a domain without its rewards."""
+
+    domain: str
+    """walker, quadruped, jaco, point_mass, hopper, gridworld, gymnasium:ID or your own."""
+    objective: str = "cic"
+    """The method: `cic objectives` lists them."""
+    preset: str = "released"
+    """A named set of the method's options; CIC has released and paper."""
+    milestones: tuple[int, ...] = (100_000, 500_000, 1_000_000, 2_000_000)
+    """Steps whose weights are kept for good."""
+    options: O
+    """The method's own options."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneSettings(LoopConfig):
+    """Adapt a pre-trained agent to a task; with `--scratch`, learn the task from nothing with the same budget."""
+
+    task: str
+    """walker-run, quadruped-jump, jaco-reach_top_left, …: `cic envs` lists them."""
+    critic: Literal["trunk", "all", "none"] = "trunk"
+    """What is taken over of the pre-trained critic: its trunk as in the released code, all of it as in the paper."""
+    skill: tuple[float, ...] | None = None
+    """Use this skill and search for none; one number stands for all dimensions."""
+    eval_every: int = 10_000
+    """Steps between evaluations."""
+    eval_episodes: int = 10
+    """Episodes of an evaluation, under the mean action."""
+    selection: SelectionConfig = field(default_factory=SelectionConfig)
+    """The search for a skill at the beginning."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.eval_every >= 1 and self.eval_episodes >= 1, "eval_every and eval_episodes must be at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneConfig(FinetuneSettings, Generic[O]):
+    """The settings and where the agent comes from."""
+
+    objective: str
+    pretrained: str | None
+    """The pre-trained run's folder as it was given; kept for the record, the weights are in this run."""
+    pretrain_steps: int
+    pretrain_seed: int | None
+    options: O
+
+
+_SMOKE: dict[str, Any] = {
+    "agent": AgentConfig(hidden=32, batch=32, lr=1e-3),
+    "warmup": 100,
+    "replay": 10_000,
+    "log_every": 100,
+    "checkpoint_every": 200,
+}
+_LAPTOP: dict[str, Any] = {"agent": AgentConfig(hidden=128, batch=256, lr=1e-3)}
+_PAPER: dict[str, Any] = {"agent": AgentConfig(), "threads": 2}
+
+SCALES: dict[str, dict[str, dict[str, Any]]] = {
+    "smoke": {
+        "pretrain": {**_SMOKE, "steps": 400, "milestones": (200,)},
+        "finetune": {
+            **_SMOKE,
+            "steps": 300,
+            "eval_every": 150,
+            "eval_episodes": 2,
+            "selection": SelectionConfig(trial_steps=20),
+        },
+    },
+    "laptop": {
+        "pretrain": {**_LAPTOP, "steps": 100_000, "milestones": (50_000, 100_000)},
+        "finetune": {**_LAPTOP, "steps": 30_000, "eval_every": 5_000, "checkpoint_every": 10_000},
+    },
+    "paper": {
+        "pretrain": {**_PAPER, "steps": 2_000_000, "checkpoint_every": 100_000},
+        "finetune": {**_PAPER, "steps": 100_000},
+    },
+}
+
+
+def _scale(scale: str, kind: str) -> dict[str, Any]:
+    if scale not in SCALES:
+        raise unknown("scale", scale, SCALES)
+    return {"scale": scale, **SCALES[scale][kind]}
+
+
+def pretrain_defaults(domain: str, objective: str = "cic", scale: str = "laptop", preset: str | None = None) -> Any:
+    """A method's config at a scale, before the user's own settings."""
+    cls = get_objective(objective)
+    preset = preset or next(iter(cls.presets))
+    if preset not in cls.presets:
+        raise unknown(f"preset of {objective}", preset, cls.presets)
+    options = cls.Options(**cls.scales.get(scale, {}) | cls.presets[preset])
+    return PretrainConfig(
+        domain=domain, objective=objective, preset=preset, options=options, **_scale(scale, "pretrain")
+    )
+
+
+def finetune_defaults(task: str, scale: str = "laptop") -> FinetuneSettings:
+    return FinetuneSettings(task=task, **_scale(scale, "finetune"))
+
+
+def override(config: C, changes: dict[str, Any]) -> C:
+    """`override(config, {"steps": 10, "lr": 1e-3, "temperature": 0.1})`: a field of the config or of a part of it."""
+    parts = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}  # type: ignore[arg-type]
+    nested = {name: part for name, part in parts.items() if dataclasses.is_dataclass(part)}
+    known: dict[str, str | None] = dict.fromkeys(parts)
+    known |= {f.name: name for name, part in nested.items() for f in dataclasses.fields(part)}
+    updates: dict[str, Any] = {}
+    inner: dict[str, dict[str, Any]] = {}
+    for name, value in changes.items():
+        if name not in known:
+            raise unknown("setting", name, known)
+        owner = known[name]
+        if owner is None:
+            updates[name] = value
+        else:
+            inner.setdefault(owner, {})[name] = value
+    updates = checked(type(config), updates)
+    for name, values in inner.items():
+        updates[name] = dataclasses.replace(parts[name], **checked(type(parts[name]), values))
+    return dataclasses.replace(config, **updates)  # type: ignore[type-var]
+
+
+def config_from_dict(kind: str, data: dict[str, Any]) -> Any:
+    """A run's config.json back to its dataclass."""
+    base: type = PretrainConfig if kind == "pretrain" else FinetuneConfig
+    raw = dict(data)
+    options_cls = get_objective(str(raw.get("objective"))).Options
+    options: Any = from_dict(options_cls, raw.pop("options", {}), "config.options")
+    shell = dataclasses.make_dataclass("Shell", [("options", Any, None)], bases=(base,), frozen=True, kw_only=True)
+    return dataclasses.replace(from_dict(shell, raw), options=options)
