@@ -6,7 +6,6 @@ learner's own update. The learner never knows where the reward came from.
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 from cic.core.errors import UserError
 from cic.core.types import Array, Batch, Metrics, Spaces
 from cic.learning.compilation import Compiled
-from cic.learning.descent import Descent, Loss, adam, adam_state, restore_adam
+from cic.learning.descent import Adam, Descent, Loss
 from cic.learning.encoders import Encoder, Identity
 from cic.learning.learners import Learner, LearnerConfig, get_learner
 from cic.learning.learners.base import Keep
@@ -43,6 +42,9 @@ class Agent(nn.Module):
         self.skill: Array | None = None
         """The skill by which it acts when none is given: the one that a finetuning chose."""
         self._skill_dim = objective.skills.dim
+        self._optimisers: dict[str, Adam] = {}
+        self._descents: dict[str, Descent] = {}
+        self._compiled: list[Compiled] | None = None
         self.to(self.device)
 
     # ---- acting ------------------------------------------------------------------------------------------------
@@ -89,7 +91,7 @@ class Agent(nn.Module):
         return metrics
 
     def _learn_representation(self, batch: Batch) -> Metrics:
-        if "objective" not in self._descents:
+        if not self._groups("objective"):
             return {}
         metrics = self._descend("objective", self.encode(batch, detached=not self._teaches("objective")))
         self.objective.after_step()
@@ -111,35 +113,39 @@ class Agent(nn.Module):
     def _teaches(self, name: str) -> bool:
         return name in self.encoder.learns_from
 
+    # ---- optimisers, made when first needed: an agent that only acts goes without --------------------------------
+
     def _descend(self, name: str, *inputs: Any) -> Metrics:
+        if name not in self._descents:
+            self._descents[name] = self._descent(name)
         return self._descents[name].step(*inputs)
 
-    @cached_property
-    def _optimisers(self) -> dict[str, torch.optim.Adam]:
-        """Made when first needed: an agent that only acts goes without."""
-        lr = self.learner.config.lr
-        groups = {name: [{"params": weights, "lr": lr}] for name, (_, weights) in self.learner.losses().items()}
-        groups["objective"] = self.objective.parameter_groups(lr)
-        groups["encoder"] = [{"params": list(self.encoder.parameters()), "lr": lr}] if self.encoder.learns_from else []
-        return {name: adam(parts) for name, parts in groups.items() if parts}
+    def _descent(self, name: str) -> Descent:
+        loss: Loss = self.objective.loss if name == "objective" else self.learner.losses()[name][0]
+        optimisers = [self._optimiser(name)]
+        if self._teaches(name):
+            optimisers.append(self._optimiser("encoder"))
+        descent = Descent(loss, *optimisers)
+        if self._compiled is not None and not self._teaches(name):  # an encoder's graph begins outside of the loss
+            descent.compile(self.device, self._compiled)
+        return descent
 
-    @cached_property
-    def _descents(self) -> dict[str, Descent]:
-        losses: dict[str, Loss] = {name: loss for name, (loss, _) in self.learner.losses().items()}
-        losses["objective"] = self.objective.loss
-        descents = {}
-        for name, loss in losses.items():
-            if name in self._optimisers:
-                also = [self._optimisers["encoder"]] if self._teaches(name) else []
-                descents[name] = Descent(loss, self._optimisers[name], *also)
-        return descents
+    def _optimiser(self, name: str) -> Adam:
+        if name not in self._optimisers:
+            self._optimisers[name] = Adam(self._groups(name))
+        return self._optimisers[name]
+
+    def _groups(self, name: str) -> list[dict[str, Any]]:
+        lr = self.learner.config.lr
+        if name == "objective":
+            return self.objective.parameter_groups(lr)
+        weights = self.encoder.parameters() if name == "encoder" else self.learner.losses()[name][1]
+        return [{"params": list(weights), "lr": lr}]
 
     def compile_losses(self) -> None:
-        """From now on gradients come by `torch.compile`. An encoder's graph begins outside of the losses: it stays."""
-        siblings: list[Compiled] = []
-        for name, descent in self._descents.items():
-            if not self._teaches(name):
-                descent.compile(self.device, siblings)
+        """From now on gradients come by `torch.compile`: the same numbers to within rounding, sooner."""
+        self._compiled = []
+        self._descents.clear()
 
     # ---- weights from elsewhere --------------------------------------------------------------------------------
 
@@ -156,13 +162,13 @@ class Agent(nn.Module):
         """Adam's moments and counters as flat names, and the generator."""
         flat = {"generator": self.generator.get_state()}
         for name, optimiser in self._optimisers.items():
-            flat |= {f"{name}.{slot}": value for slot, value in adam_state(optimiser).items()}
+            flat |= {f"{name}.{slot}": value for slot, value in optimiser.state().items()}
         return flat
 
     def restore_optimisers(self, flat: dict[str, Tensor]) -> None:
         self.generator.set_state(flat["generator"].cpu())
-        for name, optimiser in self._optimisers.items():
-            restore_adam(optimiser, _below(f"{name}.", flat))
+        for name in {key.partition(".")[0] for key in flat if "." in key}:
+            self._optimiser(name).restore(_below(f"{name}.", flat))
 
 
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
