@@ -174,6 +174,18 @@ def test_episodes_end_by_time_copy_by_copy(name: str, length: int) -> None:
     assert np.flatnonzero(early[:, 0]).tolist() == np.flatnonzero(early[:, 1]).tolist() == [length - 1]
 
 
+@pytest.mark.parametrize("n", [1, 3])
+def test_asking_for_the_state_lets_episodes_end(n: int) -> None:
+    env = cic.envs.make("jaco", n)
+    env.reset()
+    ends = []
+    for t, action in enumerate(actions_for(env, 250)):
+        if t % 70 == 69:
+            env.get_state()
+        ends.append(env.step(action)[3])
+    np.testing.assert_array_equal(np.array(ends).nonzero()[0], [249] * n)
+
+
 CONTINUE = """
 import sys, numpy as np, cic.envs
 saved = np.load(sys.argv[1])
