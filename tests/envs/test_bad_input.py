@@ -136,11 +136,11 @@ def test_reset_masks(mask: Any) -> None:
 def test_states_of_others() -> None:
     walker, hopper = cic.envs.make("walker", 2), cic.envs.make("hopper", 2)
     with pytest.raises(UserError, match="'physics' has shape"):
-        hopper.set_state(walker.get_state())
+        hopper.restore(walker.state())
     with pytest.raises(UserError, match="has no 'random'"):
-        walker.set_state({k: v for k, v in walker.get_state().items() if k != "random"})
+        walker.restore({k: v for k, v in walker.state().items() if k != "random"})
     with pytest.raises(UserError, match="has shape"):
-        cic.envs.make("walker", 3).set_state(walker.get_state())
+        cic.envs.make("walker", 3).restore(walker.state())
 
 
 @pytest.mark.parametrize("action", [0.0, 0.5])
@@ -151,11 +151,11 @@ def test_unstable_physics_is_not_passed_over(
     monkeypatch.chdir(tmp_path)  # MuJoCo logs it into the current folder
     env = cic.envs.make("walker", n)
     env.reset()
-    state = env.get_state()
+    state = env.state()
     state["physics"][-1, 10:19] = 9e9  # the velocities
-    env.set_state(state)
+    env.restore(state)
     with pytest.raises(RuntimeError, match=f"walker: the simulation of copy {n - 1} became unstable"):
         env.step(np.full((n, 6), action, np.float32))
     state["physics"][-1, 1:10] = 1e11  # the positions
     with pytest.raises(UserError, match="its physics is unstable"):
-        env.set_state(state)
+        env.restore(state)

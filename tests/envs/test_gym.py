@@ -179,7 +179,7 @@ def test_gymnasium_mujoco_continues_bit_for_bit(name: str) -> None:
     env.reset()
     actions = np.random.default_rng(0).uniform(-1, 1, (90, 2, env.spaces.action)).astype(np.float32)
     rollout(env, actions[:30])
-    other.set_state(env.get_state())
+    other.restore(env.state())
     for a, b in zip(rollout(env, actions[30:]), rollout(other, actions[30:]), strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -201,9 +201,9 @@ def test_time_limits_are_part_of_the_state() -> None:
     env.reset()
     still = np.zeros((1, 3), np.float32)
     env.step(still)
-    state = env.get_state()
+    state = env.state()
     state["copy0/elapsed"][:] = 998
-    other.set_state(state)
+    other.restore(state)
     assert [bool(other.step(still)[3][0]) for _ in range(2)] == [False, True]
 
 
@@ -224,7 +224,7 @@ def test_an_environment_may_offer_its_own_state() -> None:
     env.reset()
     actions = np.zeros((12, 2, 2), np.float32)
     rollout(env, actions[:3])
-    other.set_state(env.get_state())
+    other.restore(env.state())
     for a, b in zip(rollout(env, actions), rollout(other, actions), strict=True):  # over an end and a reset
         np.testing.assert_array_equal(a, b)
 
@@ -234,7 +234,7 @@ def test_without_a_state_episodes_start_anew() -> None:
     assert not env.exact_state
     env.reset()
     env.step(np.zeros((2, 2), np.float32))
-    other.set_state(env.get_state())
+    other.restore(env.state())
     np.testing.assert_array_equal(other._envs[0].actions, [])
     obs, _ = other.reset(options={"reset_mask": np.zeros(2, bool)})
     np.testing.assert_array_equal(obs, env.reset()[0])  # the generators were carried over

@@ -181,7 +181,7 @@ def test_asking_for_the_state_lets_episodes_end(n: int) -> None:
     ends = []
     for t, action in enumerate(actions_for(env, 250)):
         if t % 70 == 69:
-            env.get_state()
+            env.state()
         ends.append(env.step(action)[3])
     np.testing.assert_array_equal(np.array(ends).nonzero()[0], [249] * n)
 
@@ -193,7 +193,7 @@ results = {}
 for domain in cic.envs.domains():
     for n in (1, 3):
         env = cic.envs.make(domain, n, seed=999)
-        env.set_state({k.split("|")[2]: v for k, v in saved.items() if k.startswith(f"{domain}|{n}|")})
+        env.restore({k.split("|")[2]: v for k, v in saved.items() if k.startswith(f"{domain}|{n}|")})
         obs = [env.reset(options={"reset_mask": np.zeros(n, bool)})[0]]
         obs += [env.step(action)[0] for action in saved[f"actions|{domain}|{n}"]]
         obs += [env.reset()[0]]
@@ -210,7 +210,7 @@ def test_another_process_continues_bit_for_bit(tmp_path: Path) -> None:
             env.reset()
             for action in actions_for(env, 15):
                 obs = env.step(action)[0]
-            saved.update({f"{domain}|{n}|{key}": value for key, value in env.get_state().items()})
+            saved.update({f"{domain}|{n}|{key}": value for key, value in env.state().items()})
             actions = saved[f"actions|{domain}|{n}"] = actions_for(env, 20, seed=1)
             expected[f"{domain}|{n}"] = np.stack([obs, *(env.step(a)[0] for a in actions), env.reset()[0]])
     np.savez(tmp_path / "saved.npz", **saved)
@@ -229,7 +229,7 @@ def test_state_carries_the_end_of_an_episode() -> None:
         env.step(action)
     other = cic.envs.make("gridworld", 2)
     other.reset()
-    other.set_state(env.get_state())
+    other.restore(env.state())
     with pytest.raises(ValueError, match="has ended"):
         other.step(np.zeros((2, 2), np.float32))
 

@@ -36,7 +36,7 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
     episode_length: int | None
     coverage: Coverage | None
     exact_state = True
-    """Whether `set_state` continues bit for bit. Otherwise it restarts the episodes (see `cic.envs.gym`)."""
+    """Whether `restore` continues bit for bit. Otherwise it restarts the episodes (see `cic.envs.gym`)."""
 
     def __init__(
         self,
@@ -96,12 +96,12 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
         """The current observation of every copy, in a fresh array."""
 
     @abstractmethod
-    def get_state(self) -> State:
+    def state(self) -> State:
         """Everything that the future depends on, as arrays with one row per copy."""
 
     @abstractmethod
-    def set_state(self, state: State) -> None:
-        """Continue from what `get_state` returned, here or in another process."""
+    def restore(self, state: State) -> None:
+        """Continue from what `state` returned, here or in another process."""
 
     @abstractmethod
     def render(self, index: int = 0, width: int = 320, height: int = 240) -> npt.NDArray[np.uint8]:  # type: ignore[override]

@@ -60,7 +60,7 @@ class Gridworld(VectorEnv):
     def _begin(self, index: int) -> None:
         self._cells[index] = SIZE // 2 - self._random[index].randint(0, 2, size=2)
 
-    def get_state(self) -> State:
+    def state(self) -> State:
         return {
             "cells": self._cells.copy(),
             "steps": self._steps.copy(),
@@ -68,8 +68,8 @@ class Gridworld(VectorEnv):
             "random": np.stack([random_state.pack(r) for r in self._random]),
         }
 
-    def set_state(self, state: State) -> None:
-        self._check_state(state, self.get_state())
+    def restore(self, state: State) -> None:
+        self._check_state(state, self.state())
         self._cells[:] = state["cells"]
         self._steps[:] = state["steps"]
         self._over[:] = state["over"].astype(np.bool_)

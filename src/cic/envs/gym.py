@@ -85,7 +85,7 @@ class GymEnv(VectorEnv):
     def _observe(self) -> Array:
         return self._obs.copy()
 
-    def get_state(self) -> State:
+    def state(self) -> State:
         state: State = {
             "steps": self._steps.copy(),
             "over": self._over.astype(np.int64),
@@ -96,7 +96,7 @@ class GymEnv(VectorEnv):
             state.update({f"copy{i}/{key}": value for key, value in foreign_state.save(env).items()})
         return state
 
-    def set_state(self, state: State) -> None:
+    def restore(self, state: State) -> None:
         """Continue bit for bit if `exact_state`. Otherwise running episodes start anew, with their saved generators."""
         self._check_open()
         self._check_state(state, {"steps": self._steps, "over": self._over, "obs": self._obs})

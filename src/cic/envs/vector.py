@@ -65,7 +65,7 @@ class SuiteEnv(VectorEnv):
     def _begin(self, index: int) -> None:
         self._engine.begin(index, self._random[index])
 
-    def get_state(self) -> State:
+    def state(self) -> State:
         return {
             "physics": self._engine.save(),
             # Force and acceleration sensors lag one physics step behind the state, so they cannot be recomputed.
@@ -75,9 +75,9 @@ class SuiteEnv(VectorEnv):
             "random": np.stack([random_state.pack(r) for r in self._random]),
         }
 
-    def set_state(self, state: State) -> None:
+    def restore(self, state: State) -> None:
         self._check_open()
-        self._check_state(state, self.get_state())
+        self._check_state(state, self.state())
         self._engine.load(state["physics"])
         self._engine.table[:] = state["table"]
         for random, packed in zip(self._random, state["random"], strict=True):

@@ -285,7 +285,7 @@ class Loop:
         self.run.save_checkpoint(
             self.step,
             {"agent": self.agent.state_dict(), "optimisers": self.agent.optimiser_state()},
-            {"replay": self.replay.state(), "env": self.env.get_state(), "loop": loop, "extra": arrays},
+            {"replay": self.replay.state(), "env": self.env.state(), "loop": loop, "extra": arrays},
             {
                 "step": self.step,
                 "updates": self.updates,
@@ -307,7 +307,7 @@ class Loop:
         self.agent.load_state_dict(tensors["agent"])
         self.agent.load_optimiser_state(tensors["optimisers"])
         self.replay.restore(arrays["replay"])
-        self.env.set_state(arrays["env"])
+        self.env.restore(arrays["env"])
         for name in ("obs", "running_return", "finished_return", "finished_count"):
             setattr(self, name, np.array(arrays["loop"][name]))
         self.step, self.updates, self.next_log = state["step"], state["updates"], state["next_log"]
