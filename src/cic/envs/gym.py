@@ -18,7 +18,7 @@ from gymnasium.spaces import Box, Dict, Tuple
 from cic.core.errors import UserError
 from cic.core.types import Array
 from cic.envs import foreign_state
-from cic.envs.base import State, Step, VectorEnv
+from cic.envs.base import State, StepArrays, VectorEnv
 
 
 class GymEnv(VectorEnv):
@@ -44,9 +44,8 @@ class GymEnv(VectorEnv):
         self._obs = np.zeros((self.num_envs, self.single_observation_space.shape[0]), np.float32)  # type: ignore[index]
         self._renderer: Any = None
 
-    def step(self, actions: Array) -> Step:
+    def step(self, actions: Array) -> StepArrays:
         actions = self._check_actions(actions)
-        self._check_finite(actions)
         reward = np.zeros(self.num_envs, np.float32)
         terminated, truncated = np.zeros((2, self.num_envs), np.bool_)
         for i, (env, action) in enumerate(zip(self._envs, actions, strict=True)):
@@ -56,8 +55,7 @@ class GymEnv(VectorEnv):
         if not np.isfinite(reward).all():
             raise UserError(f"{self.name}: the reward of copy {int(np.argmin(np.isfinite(reward)))} is not finite")
         self._over = terminated | truncated
-        self._resume()
-        return self._obs.copy(), reward, terminated, truncated, {}
+        return StepArrays(self._obs.copy(), reward, terminated, truncated, {})
 
     def _stretch(self, action: Array) -> npt.NDArray[Any]:
         share = (np.clip(action, -1.0, 1.0).astype(np.float64).reshape(self._low.shape) + 1.0) / 2.0
@@ -109,7 +107,6 @@ class GymEnv(VectorEnv):
             foreign_state.load(env, mine)
             if not self.exact_state and not self._over[i]:
                 self._begin(i)
-        self._resume()
 
     def render(self, index: int = 0, width: int = 320, height: int = 240) -> npt.NDArray[np.uint8]:  # type: ignore[override]
         self._check_open()

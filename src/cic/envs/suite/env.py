@@ -11,12 +11,9 @@ import numpy.typing as npt
 from cic.core.errors import UserError
 from cic.core.types import Array
 from cic.envs import random_state
-from cic.envs.base import State, Step, VectorEnv
+from cic.envs.base import State, StepArrays, VectorEnv
 from cic.envs.suite.domain import Domain
-from cic.envs.suite.engine import Engine, Many, Single
-from cic.envs.suite.readout import reader
-
-FLOAT32 = np.dtype(np.float32)
+from cic.envs.suite.engine import Engine
 
 
 class SuiteEnv(VectorEnv):
@@ -27,37 +24,28 @@ class SuiteEnv(VectorEnv):
         super().__init__(name, info.obs, info.action, num_envs)
         self.domain, self.task, self.tasks = info.name, domain.task, info.tasks
         self.episode_length, self.coverage = info.episode_length, info.coverage
-        self._length = info.episode_length
-        self._model = domain.model
+        self._suite, self._length = domain, info.episode_length
         self._random = [np.random.RandomState(s) for s in self._seeds(seed)]
-        threads = _thread_count(threads)
-        self._engine: Engine = Single(domain) if num_envs == 1 else Many(domain, self.num_envs, threads)
-        self._control, self._advance = self._engine.control, self._engine.advance
-        self._read = reader(domain, self._engine.table)
+        self._engine = Engine(domain, self.num_envs, _thread_count(threads))
         self._renderer: Any = None
 
-    def step(self, actions: Array) -> Step:
-        # The question that good actions pass in a hurry.
-        if (
-            self._blocked
-            or type(actions) is not np.ndarray
-            or actions.dtype is not FLOAT32
-            or actions.shape != self._shape
-        ):
-            actions = self._check_actions(actions)
-        if not self._control(actions):
-            self._check_finite(actions)
-            self._control(np.clip(actions, -1.0, 1.0))
-        self._advance()
-        page = self._read()
+    def step(self, actions: Array) -> StepArrays:
+        actions = self._check_actions(actions)
+        self._engine.step(actions.clip(-1.0, 1.0))
         self._steps += 1
-        self._over = self._steps >= self._length
-        self._resume()
-        page[3][:] = self._over
-        return page
+        truncated = self._steps >= self._length
+        self._over = truncated.copy()
+        rewards = self._rewards()
+        reward = rewards[self.task].copy() if self.task else np.zeros(self.num_envs, np.float32)
+        terminated = np.zeros(self.num_envs, np.bool_)
+        return StepArrays(self._observe(), reward, terminated, truncated, {"rewards": rewards})
+
+    def _rewards(self) -> dict[str, Array]:
+        by_copy = [self._suite.rewards(*measured) for measured in self._engine.measured.tolist()]
+        return dict(zip(self.tasks, np.array(by_copy, np.float32).T.copy(), strict=True))
 
     def _observe(self) -> Array:
-        return self._read()[0]
+        return self._engine.obs.astype(np.float32)
 
     def _reseed(self, index: int, seed: int) -> None:
         self._random[index] = np.random.RandomState(seed)
@@ -67,9 +55,7 @@ class SuiteEnv(VectorEnv):
 
     def state(self) -> State:
         return {
-            "physics": self._engine.save(),
-            # Force and acceleration sensors lag one physics step behind the state, so they cannot be recomputed.
-            "table": self._engine.table.copy(),
+            **self._engine.state(),
             "steps": self._steps.copy(),
             "over": self._over.astype(np.int64),
             "random": np.stack([random_state.pack(r) for r in self._random]),
@@ -78,13 +64,11 @@ class SuiteEnv(VectorEnv):
     def restore(self, state: State) -> None:
         self._check_open()
         self._check_state(state, self.state())
-        self._engine.load(state["physics"])
-        self._engine.table[:] = state["table"]
+        self._engine.restore(state)
         for random, packed in zip(self._random, state["random"], strict=True):
             random_state.unpack(random, packed)
         self._steps[:] = state["steps"]
-        self._over = state["over"].astype(np.bool_)
-        self._resume()
+        self._over[:] = state["over"].astype(np.bool_)
 
     def render(self, index: int = 0, width: int = 320, height: int = 240) -> npt.NDArray[np.uint8]:  # type: ignore[override]
         from cic.envs.rendering import Renderer
@@ -92,7 +76,7 @@ class SuiteEnv(VectorEnv):
         self._check_open()
         if self._renderer is None or self._renderer.size != (width, height):
             self._close_renderer()
-            self._renderer = Renderer(self._model, width, height)
+            self._renderer = Renderer(self._suite.model, width, height)
         return self._renderer.picture(self._engine.data(index))  # type: ignore[no-any-return]
 
     def _close_renderer(self) -> None:
@@ -102,8 +86,7 @@ class SuiteEnv(VectorEnv):
 
     def close_extras(self, **kwargs: Any) -> None:
         self._close_renderer()
-        for name in ("_engine", "_control", "_advance"):  # and with them the threads
-            self.__dict__.pop(name, None)
+        del self._engine  # and with it the threads
 
 
 def _thread_count(threads: int | None) -> int:
