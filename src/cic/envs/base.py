@@ -17,7 +17,7 @@ from gymnasium.vector.utils import batch_space
 
 from cic.core.errors import UserError
 from cic.core.types import Array, Spaces
-from cic.envs.catalogue import Coverage
+from cic.envs.catalogue import CoverageAxes
 
 Bools = npt.NDArray[np.bool_]
 State = dict[str, npt.NDArray[Any]]
@@ -43,7 +43,7 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
     task: str | None
     tasks: tuple[str, ...]
     episode_length: int | None
-    coverage: Coverage | None
+    coverage: CoverageAxes | None
     exact_state = True
     """Whether `restore` continues bit for bit. Otherwise it restarts the episodes (see `cic.envs.gym`)."""
 
