@@ -15,13 +15,17 @@ from cic.core.errors import UserError
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("wlaker", 'unknown environment "wlaker"; did you mean "walker"?'),
+        ("wlaker", 'unknown environment "wlaker"; did you mean "walker" or "walker-'),
         ("walker-rnu", 'unknown task of walker "rnu"; did you mean "run"?'),
         ("jaco-reach_topleft", 'did you mean "reach_top_left"?'),
         ("quadruped-", "unknown task of quadruped"),
         ("", "unknown environment"),
+        ("Hopper-v5", 'unknown environment "Hopper-v5"; did you mean "gymnasium:Hopper-v5"?'),
+        ("Hopper-v5?frame_skip=2", 'did you mean "gymnasium:Hopper-v5?frame_skip=2"?'),
+        ("gymnasium:Hopper-v5?frame_skip", '"?key=value&key=value", each key once; "frame_skip" is not'),
+        ("gymnasium:Hopper-v5?no_such_thing=1", "failed with TypeError: "),
         ("cic/walker-fly-v0", 'unknown task of walker "fly"'),
-        ("zzz", "choose one of: "),
+        ("zzz", "the domains are walker, quadruped, jaco, point_mass, hopper, gridworld"),
         ("gymnasium:Hoper-v5", 'making "gymnasium:Hoper-v5" failed with NameNotFound'),
     ],
 )
@@ -30,6 +34,13 @@ def test_unknown_names(name: str, message: str) -> None:
         cic.envs.make(name)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_an_unknown_environment_lists_the_near_ones() -> None:
+    with pytest.raises(UserError) as error:
+        cic.envs.make("walkr-run")
+    assert 'did you mean "walker-run"' in str(error.value)
+    assert "quadruped" not in str(error.value)
 
 
 def test_a_name_must_be_a_string() -> None:
