@@ -106,6 +106,29 @@ def test_jaco_leaves_the_environment_variables_alone(monkeypatch: pytest.MonkeyP
         assert os.environ["MUJOCO_GL"] == "osmesa"
 
 
+RENDERS = """
+import weakref
+class Early: pass
+early = Early()
+weakref.finalize(early, print, end="")  # whoever registers with atexit first is called last
+import cic.envs
+envs = [cic.envs.make(name) for name in ("point_mass", "point_mass", "gymnasium:Hopper-v5")]
+for env in envs:
+    env.reset()
+    env.render(width=32, height=32)
+envs[0].render(width=48, height=48)
+print("drawn")
+"""
+
+
+def test_a_script_that_renders_and_ends_prints_nothing_more() -> None:
+    try:
+        cic.envs.make("point_mass").render(width=32, height=32)
+    except UserError as error:
+        pytest.skip(str(error))
+    assert run(RENDERS) == "drawn\n"
+
+
 @pytest.mark.parametrize("n", [1, 2])
 def test_pictures(n: int) -> None:
     env = cic.envs.make("point_mass", n)
