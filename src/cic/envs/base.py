@@ -122,6 +122,9 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
                 f"{self.name}: copy {np.flatnonzero(self._over)[0]} has not been started or has ended; "
                 'call reset() or reset(options={"reset_mask": …}) before stepping'
             )
+        return self._numbers(actions)
+
+    def _numbers(self, actions: Any) -> Array:
         try:
             array = np.asarray(actions, np.float32)
         except (TypeError, ValueError) as error:
