@@ -10,7 +10,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import NamedTuple
 
-Coverage = tuple[tuple[int, float, float], ...]
+CoverageAxes = tuple[tuple[int, float, float], ...]
 """(observation index, low, high) of the two or three entries on which state coverage is counted."""
 
 CORNERS = ("reach_top_left", "reach_top_right", "reach_bottom_left", "reach_bottom_right")
@@ -24,7 +24,7 @@ class DomainInfo(NamedTuple):
     obs: int
     action: int
     episode_length: int
-    coverage: Coverage
+    coverage: CoverageAxes
     about: str
     module: str
     """Where `create(name, task, num_envs, seed, threads)` is."""

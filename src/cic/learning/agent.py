@@ -42,6 +42,7 @@ class Agent(nn.Module):
         self.skill: Array | None = None
         """The skill by which it acts when none is given: the one that a finetuning chose."""
         self._skill_dim = objective.skills.dim
+        self._learns = bool(objective.parameter_groups(learner.config.lr))
         self._optimisers: dict[str, Adam] = {}
         self._descents: dict[str, Descent] = {}
         self._compiled: list[Compiled] | None = None
@@ -91,7 +92,7 @@ class Agent(nn.Module):
         return metrics
 
     def _learn_representation(self, batch: Batch) -> Metrics:
-        if not self._groups("objective"):
+        if not self._learns:
             return {}
         metrics = self._descend("objective", self.encode(batch, detached=not self._teaches("objective")))
         self.objective.after_step()

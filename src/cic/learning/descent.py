@@ -16,12 +16,18 @@ Loss = Callable[..., tuple[Tensor, Metrics]]
 Gradients = tuple[Tensor | None, ...]
 
 
-class Moments(NamedTuple):
-    """What Adam keeps of one weight."""
+class _Group(NamedTuple):
+    """Weights that share a learning rate, and what Adam keeps of each."""
 
-    step: Tensor
-    exp_avg: Tensor
-    exp_avg_sq: Tensor
+    lr: float
+    weights: list[Tensor]
+    exp_avg: list[Tensor]
+    exp_avg_sq: list[Tensor]
+    step: list[Tensor]
+
+    def only(self, used: list[bool]) -> _Group:
+        """Without the weights that got no gradient."""
+        return _Group(self.lr, *([one for one, keep in zip(column, used, strict=True) if keep] for column in self[1:]))
 
 
 class Adam:
@@ -32,28 +38,30 @@ class Adam:
     """
 
     def __init__(self, groups: Iterable[dict[str, Any]]) -> None:
-        self.groups = [(float(group["lr"]), list(group["params"])) for group in groups]
-        self.weights = [weight for _, weights in self.groups for weight in weights]
-        self._moments = [
-            Moments(torch.zeros((), device=w.device), torch.zeros_like(w), torch.zeros_like(w)) for w in self.weights
-        ]
+        self._groups = []
+        for group in groups:
+            weights = list(group["params"])
+            means, squares = ([torch.zeros_like(weight) for weight in weights] for _ in range(2))
+            counts = [torch.zeros((), device=weight.device) for weight in weights]
+            self._groups.append(_Group(float(group["lr"]), weights, means, squares, counts))
+        self.weights = [weight for group in self._groups for weight in group.weights]
 
     @torch.no_grad()
     def step(self, gradients: Gradients) -> None:
         """One step down; a weight without gradient stays as it is."""
-        parts = list(zip(self.weights, gradients, self._moments, strict=True))
-        for lr, weights in self.groups:
-            mine, parts = parts[: len(weights)], parts[len(weights) :]
-            used = [(weight, gradient, moments) for weight, gradient, moments in mine if gradient is not None]
+        for group in self._groups:
+            mine, gradients = gradients[: len(group.weights)], gradients[len(group.weights) :]
+            used = [gradient is not None for gradient in mine]
+            part = group if all(used) else group.only(used)
             adam(
-                [weight for weight, _, _ in used],
-                [gradient for _, gradient, _ in used],
-                [moments.exp_avg for *_, moments in used],
-                [moments.exp_avg_sq for *_, moments in used],
+                part.weights,
+                [gradient for gradient in mine if gradient is not None],
+                part.exp_avg,
+                part.exp_avg_sq,
                 [],
-                [moments.step for *_, moments in used],
+                part.step,
                 fused=True,
-                lr=lr,
+                lr=part.lr,
                 beta1=0.9,
                 beta2=0.999,
                 eps=1e-8,
@@ -64,7 +72,9 @@ class Adam:
 
     def state(self) -> dict[str, Tensor]:
         """`"3.exp_avg"` and so on: counter and moments of every weight, by its place; they share memory."""
-        return {f"{i}.{name}": value for i, m in enumerate(self._moments) for name, value in m._asdict().items()}
+        slots = [slot for g in self._groups for slot in zip(g.step, g.exp_avg, g.exp_avg_sq, strict=True)]
+        names = ("step", "exp_avg", "exp_avg_sq")
+        return {f"{i}.{name}": value for i, slot in enumerate(slots) for name, value in zip(names, slot, strict=True)}
 
     @torch.no_grad()
     def restore(self, state: dict[str, Tensor]) -> None:

@@ -241,7 +241,7 @@ class Loop:
         self.run.save_checkpoint(
             self.step,
             {"agent": self.agent.state_dict(), "optimisers": self.agent.optimiser_state()},
-            {"replay": self.replay.state(), "env": self.env.get_state(), "loop": mine, "phase": arrays},
+            {"replay": self.replay.state(), "env": self.env.state(), "loop": mine, "phase": arrays},
             {name: getattr(self, name) for name in self._COUNTERS}
             | {
                 "rng": self.rng.bit_generator.state,
@@ -268,7 +268,7 @@ class Loop:
         self.rng.bit_generator.state = state["rng"]
         self.phase.restore(arrays.get("phase", {}), state["phase"])
         self._result, self._saved_at = state["result"], self.step
-        self.env.set_state(arrays["env"])
+        self.env.restore(arrays["env"])
         if not self.env.exact_state:  # its episodes begin anew, and so they do everywhere
             self.phase.after_restart()
             self._begin_episodes(np.ones(self.config.num_envs, np.bool_))
