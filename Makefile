@@ -2,7 +2,7 @@
 SUITABLE := import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.10 python3; do \
 	$$p -c '$(SUITABLE)' 2>/dev/null && echo $$p && break; done)
-CHECK_PYTHON = @$(PYTHON) -c '$(SUITABLE)' 2>/dev/null || \
+CHECK_PYTHON = @'$(PYTHON)' -c '$(SUITABLE)' 2>/dev/null || \
 	{ echo 'make needs Python 3.10, 3.11, 3.12 or 3.13: install one, or set PYTHON=/path/to/python3.11' >&2; exit 1; }
 BIN := .venv/bin
 STAMP := .venv/.installed
