@@ -6,6 +6,7 @@ CHECK_PYTHON = @'$(PYTHON)' -c '$(SUITABLE)' 2>/dev/null || \
 	{ echo 'make needs Python 3.10, 3.11, 3.12 or 3.13: install one, or set PYTHON=/path/to/python3.11' >&2; exit 1; }
 BIN := .venv/bin
 STAMP := .venv/.installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 EXTRAS := report,video,sweep,explore,docs,dev
 # A worker per core; more than four wait for the longest file and cost half a gigabyte each.
 PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile
@@ -20,7 +21,8 @@ install: $(STAMP) ## make .venv with the locked package and its extras (does not
 $(STAMP): pyproject.toml requirements.lock
 	$(CHECK_PYTHON)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[$(EXTRAS)]'
+	$(PIP) -c requirements.lock -e '.[$(EXTRAS)]'
+	$(PIP) -c requirements.lock --no-deps dm_control
 	@touch $@
 
 demo: $(STAMP)   ## two minutes: discover skills, finetune one, compare with scratch, draw them
@@ -52,11 +54,12 @@ docs: $(STAMP)   ## build the documentation into site/
 	$(BIN)/mkdocs build --strict --quiet
 
 # `make lock UPGRADE=--upgrade` takes the newest of everything, `UPGRADE='--upgrade-package ruff'` of one package.
+# dm_control is named beside pyproject.toml because that asks for it below Python 3.13 only.
 lock:            ## resolve pyproject.toml for Python 3.10 to 3.13 into requirements.lock, keeping what still fits
 	$(CHECK_PYTHON)
 	test -x .venv-lock/bin/uv || { $(PYTHON) -m venv .venv-lock && .venv-lock/bin/pip install --quiet uv==0.13.7; }
-	.venv-lock/bin/uv pip compile --quiet --universal --python-version 3.10 --all-extras --no-annotate --no-header \
-		$(UPGRADE) --output-file requirements.lock pyproject.toml
+	echo dm_control | .venv-lock/bin/uv pip compile --quiet --universal --python-version 3.10 --all-extras \
+		--no-annotate --no-header $(UPGRADE) --output-file requirements.lock pyproject.toml -
 
 clean:           ## remove what the other targets made
 	rm -rf .venv .venv-lock site runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage
