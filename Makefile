@@ -8,7 +8,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 EXTRAS := report,video,sweep,explore,docs,dev
-# A worker per core; more than four wait for the longest file and cost half a gigabyte each.
+# A worker per core, four at most: files are handed out whole, so beyond that most wait for the longest one.
 PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile
 
 .PHONY: help install demo test test-all coverage check format bench docs lock clean
