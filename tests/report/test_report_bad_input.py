@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pages
@@ -97,7 +98,13 @@ def test_nan_everywhere(tmp_path: Path) -> None:
 def test_mixed_scales_get_their_own_rows_with_the_reason(runs: Path) -> None:
     for seed in range(2):
         finetune(runs, seed=seed, name=f"big-{seed}", scale="paper", score=796.0)
-    _, rows, shown = make(runs)
+    result, rows, shown = make(runs)
+    assert rows["CIC"]["Mean ↑"].startswith("0.50")
+    other = pages.table(pages.parse(result.page), "aggregate_budget_1")
+    assert [row["Method"] for row in other] == ["CIC (paper scale)"]
+    assert other[0]["Mean ↑"].startswith("1.00")
+    assert "section of their own" in shown
+    _, rows, shown = make(runs, ReportOptions(reps=20, figures=(), budgets="together"))
     assert rows["CIC (laptop scale)"]["Mean ↑"].startswith("0.50")
     assert rows["CIC (paper scale)"]["Mean ↑"].startswith("1.00")
     assert "differ in scale" in shown
@@ -107,10 +114,22 @@ def test_mixed_scales_get_their_own_rows_with_the_reason(runs: Path) -> None:
     assert "as --mix asks" in shown
 
 
-def test_mixed_budgets_get_their_own_rows(runs: Path) -> None:
-    finetune(runs, seed=5, steps=50_000)
-    _, rows, _ = make(runs)
-    assert {"CIC (50k steps)", "CIC (100k steps)"} <= set(rows)
+def test_a_stray_budget_takes_no_task_from_the_statistics(runs: Path) -> None:
+    """One longer run of one task used to reduce the aggregates to that task, and to win in bold."""
+    for method in ("cic", "aps"):
+        for seed in range(2):
+            finetune(runs, "walker-flip", method, seed, score=399.5)
+    finetune(runs, method="ddpg", seed=5, steps=500_000, score=790.0)
+    result, rows, _ = make(runs)
+    assert set(rows) == {"CIC", "APS"}
+    assert rows["CIC"]["Runs"] == "4"
+    root = pages.parse(result.page)
+    (stray,) = pages.table(root, "raw_scores_budget_1")
+    assert stray["DDPG (500k steps)"] == "790"
+    (stray,) = pages.table(root, "aggregate_budget_1")
+    assert "[" not in stray["Mean ↑"]
+    assert "#others" in [link.get("href") for link in root.findall(".//nav//a")]
+    assert pages.table(root, "runs")[-1]["Steps"] == "500k of 500k"
 
 
 def test_unknown_tasks_are_shown_raw(runs: Path) -> None:
@@ -144,8 +163,32 @@ def test_unreadable_files(runs: Path, file: str, damage: str) -> None:
         path.mkdir()
     _, rows, shown = make(runs)
     assert rows["CIC"]["Mean ↑"].startswith("0.50")
-    if file != "trials.json" and (damage, file) != ("cut", "metrics.jsonl"):  # a cut line is a run being written
+    if (damage, file) != ("cut", "metrics.jsonl"):  # a cut line is a run being written
         assert "walker-run-cic-7" in shown
+
+
+@pytest.mark.parametrize("damage", ["empty", "gone"])
+def test_lost_metrics_are_named(runs: Path, damage: str) -> None:
+    path = finetune(runs, seed=7) / "metrics.jsonl"
+    path.unlink()
+    if damage == "empty":
+        path.touch()
+    assert "walker-run-cic-7: metrics.jsonl is" in make(runs)[2]
+
+
+def test_a_run_without_a_status_that_has_its_result_reached_its_end(runs: Path) -> None:
+    (finetune(runs, seed=7, steps=100_000, score=398.0) / "status.json").unlink()
+    result, rows, _ = make(runs)
+    assert rows["CIC"]["Runs"] == "3"
+    table = {row["Run"]: row for row in pages.table(pages.parse(result.page), "runs")}
+    assert (table["walker-run-cic-7"]["State"], table["walker-run-cic-7"]["Steps"]) == ("finished", "100k of 100k")
+
+
+def test_a_picture_that_is_a_pipe_does_not_hang(runs: Path) -> None:
+    folder = finetune(runs, seed=7) / "pictures"
+    folder.mkdir()
+    os.mkfifo(folder / "a.png")
+    assert "a.png cannot be read (not a regular file)" in make(runs)[2]
 
 
 def test_a_picture_that_is_none(runs: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cic.report.style import COLOURS, REST, TITLES, place, shade, styles
+from cic.core.published import TITLES
+from cic.report.style import COLOURS, REST, place, shade, styles
 
 # Machado, Oliveira and Fernandes 2009, full severity, on linear RGB.
 SIGHT = {

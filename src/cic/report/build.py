@@ -5,21 +5,37 @@ Reads run folders and nothing else. One section that fails costs that section, n
 
 from __future__ import annotations
 
+import html
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from cic.core.errors import UserError
-from cic.report import curve_plots, curves, figures, groups, notices, paper, plots, score_tables, scores, tables
+from cic.report import (
+    budgets,
+    curve_plots,
+    curves,
+    figures,
+    findings,
+    groups,
+    leftovers,
+    notices,
+    paper,
+    plots,
+    score_tables,
+    scores,
+    tables,
+)
 from cic.report.details import differences_table, facts, gallery, run_details, runs_table
 from cic.report.figures import Plot
 from cic.report.options import ReportOptions, ReportResult
 from cic.report.page import Section, figure_html, page
 from cic.report.tables import Table
 from cic.runs import records
-from cic.runs.records import Run
+from cic.runs.contents import selection
+from cic.runs.records import RunRecord
 
 HEADINGS = {
     "aggregate": "Aggregate statistics",
@@ -29,7 +45,8 @@ HEADINGS = {
     "improvement": "Probability of improvement",
     "pretraining": "Pre-training",
     "selection": "Skill selection",
-    "media": "Pictures and videos",
+    "others": "Other budgets",
+    "media": "Pictures and films",
     "runs": "Runs",
 }
 
@@ -72,7 +89,7 @@ def report(runs: Sequence[Path], out: Path, options: ReportOptions | None = None
     if not found and not options.paper:
         raise UserError("; ".join(said) or "give at least one run folder")
     counted = notices.without_twins(found, said)
-    study = groups.study(counted, options.mix, options.split, said)
+    study = groups.study(counted, options.mix, options.split, said, options.budgets == "together")
     notices.same_seeds(study.groups, said)
     notices.states(counted, said)
     notices.budgets(study.finetune, said)
@@ -98,31 +115,47 @@ def _attempt(builder: _Builder, name: str, build: Callable[[_Builder], None]) ->
         builder.notices.append(f"{HEADINGS[name].lower()} could not be made ({type(error).__name__}: {error})")
 
 
-def _write(builder: _Builder, found: Sequence[Run], counted: Sequence[Run]) -> ReportResult:
+def _write(builder: _Builder, found: Sequence[RunRecord], counted: Sequence[RunRecord]) -> ReportResult:
     sections = [
         Section(name, HEADINGS[name], "".join(builder.sections[name])) for name in HEADINGS if name in builder.sections
     ]
-    running = sum(run.state == "running" for run in found)
+    running = sum(run.going_on for run in found)
+    opening = _findings(builder)
     text = page(
         facts(found, builder.study, builder.scores),
+        opening,
         builder.notices,
         sections,
         [figures.key(style) for style in builder.study.styles.values()],
         refresh=builder.options.interval if builder.options.watch and running else None,
     )
+    leftovers.clear(builder.out, [*builder.figures, *builder.tables])
     path = builder.out / "report.html"
     draft = path.with_suffix(".html.part")
     draft.write_text(text, encoding="utf-8")
     os.replace(draft, path)  # a browser that reloads never sees half a page
     return ReportResult(
-        path, tuple(builder.figures), tuple(builder.tables), tuple(builder.notices), len(counted), running
+        path,
+        tuple(builder.figures),
+        tuple(builder.tables),
+        tuple(opening),
+        tuple(builder.notices),
+        len(counted),
+        running,
     )
 
 
+def _findings(builder: _Builder) -> list[str]:
+    try:
+        return findings.findings(builder.study, builder.scores, builder.loaded, builder.options)
+    except Exception as error:  # as for a section
+        builder.notices.append(f"the findings could not be made ({type(error).__name__}: {error})")
+        return []
+
+
 def _require_extra() -> None:
-    missing = [name for name in ("matplotlib", "rliable") if find_spec(name) is None]
-    if missing:
-        raise UserError(f"the report needs {' and '.join(missing)}: pip install 'cic[report]'")
+    if find_spec("matplotlib") is None:
+        raise UserError("the report needs matplotlib: pip install 'cic[report]'")
 
 
 # ---- sections ------------------------------------------------------------------------------------------------------
@@ -166,9 +199,32 @@ def _pretraining(builder: _Builder) -> None:
 
 
 def _selection(builder: _Builder) -> None:
-    runs = [(group, run) for group in builder.study.finetune for run in group.runs]
-    found = [(group, run.task, trials) for group, run in runs if (trials := records.trials(run)) is not None]
+    found = []
+    for group in builder.study.tuned:
+        for run in group.runs:
+            tried, problem = selection(run)
+            builder.notices += [problem] if problem else []
+            if tried is not None:
+                found.append((group, run.task, tried))
     builder.plot("selection", plots.selection(builder.study, found))
+
+
+def _others(builder: _Builder) -> None:
+    """The tables once more for each other budget; its rows stand beside nothing that had more or less to spend."""
+    for index, (budget, rows) in enumerate(builder.study.others.items(), 1):
+        part = groups.Study(rows, styles=builder.study.styles, budget=budget)
+        options = replace(builder.options, paper=())
+        computed = scores.compute(part, options, [])
+        heading = ", ".join(budgets.words(budget))
+        builder.html("others", f"<h3>{html.escape(heading)}</h3>")
+        if computed.rows:
+            builder.table("others", _renamed(score_tables.aggregate_table(computed, options), index, heading))
+        builder.table("others", _renamed(score_tables.raw_table(part, options), index, heading))
+
+
+def _renamed(table: Table, index: int, heading: str) -> Table:
+    name, title = f"{table.name}_budget_{index}", f"{table.title}, {heading}"
+    return replace(table, name=name, title=title, caption=f"{table.caption} Budget: {heading}.")
 
 
 def _media(builder: _Builder) -> None:
@@ -190,6 +246,7 @@ _SECTIONS: dict[str, Callable[[_Builder], None]] = {
     "improvement": _improvement,
     "pretraining": _pretraining,
     "selection": _selection,
+    "others": _others,
     "media": _media,
     "runs": _runs,
 }

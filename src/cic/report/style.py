@@ -1,4 +1,4 @@
-"""One look for every figure and table: the name, place, colour and marker of each method.
+"""One look for every figure and table: the place, colour and marker of each method.
 
 The colours were searched for under simulated protanopia, deuteranopia and tritanopia: any two of them stay apart in
 each (a test measures it). Markers differ as well, for print in grey.
@@ -12,20 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-TITLES = {
-    "ddpg": "DDPG",
-    "cic": "CIC",
-    "icm": "ICM",
-    "disagreement": "Disagreement",
-    "rnd": "RND",
-    "apt": "APT",
-    "proto": "ProtoRL",
-    "smm": "SMM",
-    "diayn": "DIAYN",
-    "aps": "APS",
-    "fixed": "Fixed",
-}
-"""In the order of the paper's table of raw scores, which is the order everywhere."""
+from cic.core.published import TITLES
 
 COLOURS = {
     "ddpg": "#0D0D0D",
@@ -63,10 +50,6 @@ class Style:
     def point(self) -> dict[str, Any]:
         face = "white" if self.hollow else self.colour
         return {"marker": self.marker, "markeredgecolor": self.colour, "markerfacecolor": face}
-
-
-def title(method: str) -> str:
-    return TITLES.get(method, method)
 
 
 def place(method: str) -> tuple[int, str]:

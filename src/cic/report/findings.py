@@ -1,0 +1,122 @@
+"""What a reader wants to know first, in a few plain sentences made from the numbers of the report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from cic.report import statistics
+from cic.report.budgets import count
+from cic.report.curves import Metrics
+from cic.report.groups import Study
+from cic.report.options import ReportOptions
+from cic.report.score_tables import interval
+from cic.report.scores import Row, Scores
+from cic.report.tables import number
+
+_SHOWN = 4
+
+
+def findings(study: Study, scores: Scores, loaded: Metrics, options: ReportOptions) -> list[str]:
+    sentences = [*_scores(study, scores, options), *_coverage(study, loaded)]
+    if not sentences:
+        sentences.append("No run has finished so far, so there are no scores yet.")
+    unfinished = sum(not run.finished for group in study.groups for run in group.runs)
+    if unfinished and scores.own:
+        sentences.append(f"{unfinished} run(s) have not finished and are not in these numbers.")
+    return sentences
+
+
+def _scores(study: Study, scores: Scores, options: ReportOptions) -> list[str]:
+    """Who is ahead, by how much, and whether it could be chance."""
+    ranked = sorted(scores.own, key=lambda row: -scores.aggregates[row.label]["mean"].value)
+    if not ranked:
+        return _raw(study)
+    best = ranked[0]
+    after = f"After {count(study.budget.steps)} steps of finetuning" if study.budget else "After finetuning"
+    tasks = f"{len(scores.tasks)} task(s)"
+    if len(ranked) == 1:
+        return [
+            f"{after}, {best.label} reaches {_mean(scores, best)} of the experts' return on {tasks}.",
+            *_paper(scores),
+        ]
+    second = ranked[1]
+    most = "" if len(ranked) == 2 else f", the most of {len(ranked)} methods"
+    sentences = [
+        f"{after}, {best.label} reaches {_mean(scores, best)} of the experts' return on {tasks}{most}; "
+        f"{second.label} {'reaches' if len(ranked) == 2 else 'comes next with'} {_mean(scores, second)}."
+    ]
+    common = [task for task in best.matrix.tasks if task in second.matrix.tasks]
+    if common:
+        sentences.append(_duel(best, second, common, options))
+    return [*sentences, *_paper(scores)]
+
+
+def _duel(best: Row, second: Row, tasks: Sequence[str], options: ReportOptions) -> str:
+    means = [np.nanmean(row.matrix.only(tasks).values, axis=0) for row in (best, second)]
+    ahead = int((means[0] > means[1]).sum())
+    chance = statistics.improvement(best.matrix, second.matrix, options.bootstrap)
+    change = statistics.difference(best.matrix, second.matrix, options.bootstrap)["mean"]
+    text = (
+        f"{best.label} is ahead of {second.label} on {ahead} of {len(tasks)} task(s), and one of its runs beats one of "
+        f"{second.label} with probability {interval(chance)}; "
+    )
+    if not math.isfinite(change.low):
+        return text + "single runs say nothing about chance."
+    percent = f"{100 * options.confidence:g}%"
+    if change.low > 0:
+        return text + f"the difference of the means, {interval(change)}, is above zero in its whole {percent} interval."
+    return text + f"the {percent} interval of the difference, {interval(change)}, holds zero: it may be chance."
+
+
+def _mean(scores: Scores, row: Row) -> str:
+    """The mean, its interval, the IQM: as fractions of the experts'."""
+    estimates = scores.aggregates[row.label]
+    runs = int(row.matrix.counts.sum())
+    return f"{interval(estimates['mean'])} (mean of {runs} run(s); IQM {number(estimates['iqm'].value)})"
+
+
+def _paper(scores: Scores) -> list[str]:
+    """The paper's number for each own method that it has, if its rows are shown."""
+    own = {row.method for row in scores.own}
+    means = [
+        f"{row.label} {number(scores.aggregates[row.label]['mean'].value)}"
+        for row in scores.rows
+        if row.published and row.method in own
+    ]
+    return [f"On the same tasks the paper reports: {', '.join(means)}."] if means else []
+
+
+def _raw(study: Study) -> list[str]:
+    """For tasks that no expert score makes comparable."""
+    sentences = []
+    for task in sorted({task for group in study.finetune for task in group.scores()})[:_SHOWN]:
+        means = {
+            group.label: float(np.mean(group.scores()[task])) for group in study.finetune if task in group.scores()
+        }
+        ranked = sorted(means, key=means.__getitem__, reverse=True)
+        listed = ", ".join(f"{label} {means[label]:.4g}" for label in ranked[:_SHOWN])
+        sentences.append(f"Mean return on {task} after finetuning: {listed}.")
+    return sentences
+
+
+def _coverage(study: Study, loaded: Metrics) -> list[str]:
+    """Where pre-training has got to: the share of the state space's cells that its last steps have covered."""
+    sentences = []
+    for domain in sorted({run.domain for group in study.pretrain for run in group.runs})[:_SHOWN]:
+        reached = {}
+        for group in study.pretrain:
+            runs = [run for run in group.runs if run.domain == domain and run.finished]
+            series = [loaded[run.path]["coverage/fraction"] for run in runs if "coverage/fraction" in loaded[run.path]]
+            if ends := [one.values[-1] for one in series if len(one.values)]:
+                reached[group.label] = float(np.mean(ends))
+        ranked = sorted(reached, key=reached.__getitem__, reverse=True)
+        if ranked:
+            listed = ", ".join(f"{label} {100 * reached[label]:.3g}%" for label in ranked[:_SHOWN])
+            more = f" and {len(ranked) - _SHOWN} more" if len(ranked) > _SHOWN else ""
+            sentences.append(
+                f"Pre-training on {domain} has visited so much of the cells that are counted: {listed}{more}."
+            )
+    return sentences
