@@ -13,8 +13,8 @@ from cic.report.curves import Metrics
 from cic.report.groups import Study
 from cic.report.options import ReportOptions
 from cic.report.score_tables import interval
-from cic.report.scores import Row, Scores
-from cic.report.tables import number
+from cic.report.scores import FEW, Row, Scores
+from cic.report.tables import many, number
 
 _SHOWN = 4
 
@@ -25,7 +25,8 @@ def findings(study: Study, scores: Scores, loaded: Metrics, options: ReportOptio
         sentences.append("No run has finished so far, so there are no scores yet.")
     unfinished = sum(not run.finished for group in study.groups for run in group.runs)
     if unfinished and scores.own:
-        sentences.append(f"{unfinished} run(s) have not finished and are not in these numbers.")
+        verb = "has" if unfinished == 1 else "have"
+        sentences.append(f"{many(unfinished, 'run')} {verb} not finished; these numbers are without.")
     return sentences
 
 
@@ -36,18 +37,13 @@ def _scores(study: Study, scores: Scores, options: ReportOptions) -> list[str]:
         return _raw(study)
     best = ranked[0]
     after = f"After {count(study.budget.steps)} steps of finetuning" if study.budget else "After finetuning"
-    tasks = f"{len(scores.tasks)} task(s)"
+    reached = f"{after}, {best.label} reaches {_mean(scores, best)} of the experts' return"
+    tasks = many(len(scores.tasks), "task")
     if len(ranked) == 1:
-        return [
-            f"{after}, {best.label} reaches {_mean(scores, best)} of the experts' return on {tasks}.",
-            *_paper(scores),
-        ]
+        return [f"{reached} on {tasks}.", *_paper(scores)]
     second = ranked[1]
-    most = "" if len(ranked) == 2 else f", the most of {len(ranked)} methods"
-    sentences = [
-        f"{after}, {best.label} reaches {_mean(scores, best)} of the experts' return on {tasks}{most}; "
-        f"{second.label} {'reaches' if len(ranked) == 2 else 'comes next with'} {_mean(scores, second)}."
-    ]
+    rank = f", the most of {len(ranked)} rows; next is {second.label} with" if len(ranked) > 2 else f", {second.label}"
+    sentences = [f"{reached} on {tasks}{rank} {_mean(scores, second)}."]
     common = [task for task in best.matrix.tasks if task in second.matrix.tasks]
     if common:
         sentences.append(_duel(best, second, common, options))
@@ -60,22 +56,20 @@ def _duel(best: Row, second: Row, tasks: Sequence[str], options: ReportOptions) 
     chance = statistics.improvement(best.matrix, second.matrix, options.bootstrap)
     change = statistics.difference(best.matrix, second.matrix, options.bootstrap)["mean"]
     text = (
-        f"{best.label} is ahead of {second.label} on {ahead} of {len(tasks)} task(s), and one of its runs beats one of "
-        f"{second.label} with probability {interval(chance)}; "
+        f"{best.label} is ahead of {second.label} on {ahead} of {many(len(tasks), 'task')}, and one of its runs beats "
+        f"one of {second.label} with probability {interval(chance)}. "
     )
     if not math.isfinite(change.low):
-        return text + "single runs say nothing about chance."
-    percent = f"{100 * options.confidence:g}%"
-    if change.low > 0:
-        return text + f"the difference of the means, {interval(change)}, is above zero in its whole {percent} interval."
-    return text + f"the {percent} interval of the difference, {interval(change)}, holds zero: it may be chance."
+        return text + "Single runs say nothing about chance."
+    between = f"The {100 * options.confidence:g}% interval of the difference of the means, {interval(change)}, "
+    few = min(int(row.matrix.only(tasks).counts.min()) for row in (best, second))
+    narrow = f", though intervals of {many(few, 'run')} per task are too narrow" if few < FEW else ""
+    return text + between + ("is above zero" if change.low > 0 else "holds zero: it may be chance") + f"{narrow}."
 
 
 def _mean(scores: Scores, row: Row) -> str:
-    """The mean, its interval, the IQM: as fractions of the experts'."""
-    estimates = scores.aggregates[row.label]
-    runs = int(row.matrix.counts.sum())
-    return f"{interval(estimates['mean'])} (mean of {runs} run(s); IQM {number(estimates['iqm'].value)})"
+    """The mean as a fraction of the experts', its interval, and of how many runs."""
+    return f"{interval(scores.aggregates[row.label]['mean'])} ({many(int(row.matrix.counts.sum()), 'run')})"
 
 
 def _paper(scores: Scores) -> list[str]:
@@ -116,7 +110,5 @@ def _coverage(study: Study, loaded: Metrics) -> list[str]:
         if ranked:
             listed = ", ".join(f"{label} {100 * reached[label]:.3g}%" for label in ranked[:_SHOWN])
             more = f" and {len(ranked) - _SHOWN} more" if len(ranked) > _SHOWN else ""
-            sentences.append(
-                f"Pre-training on {domain} has visited so much of the cells that are counted: {listed}{more}."
-            )
+            sentences.append(f"Share of {domain}'s cells visited by the end of pre-training: {listed}{more}.")
     return sentences

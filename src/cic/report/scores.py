@@ -12,7 +12,7 @@ from cic.report.options import ReportOptions
 from cic.report.statistics import Estimate, Matrix, matrix, normalised
 from cic.report.style import COLOURS, Style, place, styles
 
-_FEW = 5
+FEW = 5
 
 
 @dataclass(frozen=True)
@@ -122,9 +122,9 @@ def _coverage(result: Scores) -> str:
     single = [row.label for row in result.own if row.matrix.counts.min() == 1 < row.matrix.counts.max()]
     if single:
         sentences.append(f"The intervals of {', '.join(single)} leave out the spread of tasks with a single run.")
-    if any(row.matrix.counts.max() > 1 and row.matrix.counts.min() < _FEW for row in result.own):
+    if any(row.matrix.counts.max() > 1 and row.matrix.counts.min() < FEW for row in result.own):
         sentences.append(
-            f"Intervals from fewer than {_FEW} runs per task are too narrow: of three runs, a 95% interval holds the "
+            f"Intervals from fewer than {FEW} runs per task are too narrow: of three runs, a 95% interval holds the "
             "true value in about 80% of experiments."
         )
     return " ".join([f"Over {len(result.tasks)} task(s): {', '.join(result.tasks)}.", *sentences])

@@ -59,7 +59,7 @@ def place(method: str) -> tuple[int, str]:
 
 
 def styles(labels: Iterable[tuple[str, str]]) -> dict[str, Style]:
-    """(label, method) pairs, in order → a style for each label. Several rows of one method are shades of its colour."""
+    """(label, method) pairs, in order → a style for each label. Several rows of one method are tones of its colour."""
     rows: dict[str, list[str]] = {}
     for label, method in labels:
         rows.setdefault(method, []).append(label)
@@ -72,8 +72,15 @@ def styles(labels: Iterable[tuple[str, str]]) -> dict[str, Style]:
             colour, marker = REST[indices[method] % len(REST)], _REST_MARKERS[indices[method] % len(_REST_MARKERS)]
         for index, name in enumerate(names):
             dash = ("-", "--", ":", "-.")[index % 4]
-            found[name] = Style(shade(colour, index, len(names)), marker, dash)
+            found[name] = Style(tones(colour, len(names))[index], marker, dash)
     return found
+
+
+def tones(colour: str, count: int) -> list[str]:
+    """The colour itself for the first row, whoever else is there, and shades for the others, the most unlike first."""
+    shades = [shade(colour, index, count) for index in range(count)]
+    dark = sum(int(colour[i : i + 2], 16) for i in (1, 3, 5)) < 3 * 128
+    return [colour, *(reversed(shades) if dark else shades)][:count]
 
 
 def shade(colour: str, index: int, count: int) -> str:

@@ -156,6 +156,11 @@ def latex(text: str) -> str:
     return "".join(_LATEX.get(letter, letter) for letter in text)
 
 
+def many(count: int, thing: str) -> str:
+    """ "1 run", "4 runs"."""
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
 def number(value: float, digits: int = 2) -> str:
     """A minus sign instead of a hyphen; "–" for what is not there."""
     if not math.isfinite(value):
