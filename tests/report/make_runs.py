@@ -69,7 +69,7 @@ def finetune(
     **config: Any,
 ) -> Path:
     """One finetuning run; without a `score` it scatters around the paper's."""
-    rng = np.random.default_rng(zlib.crc32(f"{task} {method} {seed}".encode()))
+    rng = np.random.default_rng(zlib.crc32(f"{task} {method} {seed}".encode(errors="replace")))
     if score is None:
         row = paper.scores().get(method, {}).get(task)
         mean, stderr = (row.mean, row.stderr) if row else (0.4 * experts().get(task, 500.0), 20.0)
@@ -120,7 +120,7 @@ def pretrain(
     **config: Any,
 ) -> Path:
     """One pre-training run with its diagnostics."""
-    rng = np.random.default_rng(zlib.crc32(f"{domain} {method} {seed}".encode()))
+    rng = np.random.default_rng(zlib.crc32(f"{domain} {method} {seed}".encode(errors="replace")))
     run = folder / (name or f"pretrain-{domain}-{method}-{seed}")
     config_file(
         run,

@@ -11,7 +11,7 @@ import pytest
 from make_runs import finetune, pretrain, write_json
 
 from cic.core.errors import UserError
-from cic.report import ReportOptions, ReportResult, build, report
+from cic.report import ReportOptions, ReportResult, curve_plots, report
 
 FAST = ReportOptions(reps=20, figures=())
 
@@ -191,6 +191,41 @@ def test_a_picture_that_is_a_pipe_does_not_hang(runs: Path) -> None:
     assert "a.png cannot be read (not a regular file)" in make(runs)[2]
 
 
+HOSTILE = (
+    "\ud800",
+    "\x1b[2J",
+    "<script>alert(1)</script>",
+    "=cmd|'/C x'!A0",
+    "a" * 5000,
+    "$\\\\input{x}$",
+    "%s{}",
+    "\n\n# x",
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_is_shown_not_obeyed(runs: Path, text: str) -> None:
+    folder = finetune(runs, method=text, seed=7, score=398.0, name="stranger", options={text: text})
+    write_json(folder / "status.json", {"state": text, "step": 10, "message": text})
+    header = json.loads((folder / "config.json").read_text())
+    header |= {"title": text, "command": text, "versions": {text: text}}
+    write_json(folder / "config.json", header)
+    pretrain(runs, text, text, name="stranger-too", state="failed")
+    result, rows, shown = make(runs)
+    assert len(rows) == 3
+    assert "\x1b" not in shown + "".join(result.notices)
+    for path in result.tables:
+        assert "<script" not in path.read_text(encoding="utf-8") or path.suffix == ".csv"
+
+
+def test_a_config_nested_too_deeply_is_named(runs: Path) -> None:
+    folder = finetune(runs, seed=7)
+    deep = "[" * 300 + "]" * 300
+    text = (folder / "config.json").read_text().replace('"options": {}', f'"options": {{"x": {deep}}}')
+    (folder / "config.json").write_text(text)
+    assert "walker-run-cic-7: config.json is nested too deeply" in make(runs)[2]
+
+
 def test_a_picture_that_is_none(runs: Path) -> None:
     (finetune(runs, seed=7) / "pictures" / "a.png").mkdir(parents=True)
     _, _, shown = make(runs)
@@ -210,7 +245,7 @@ def test_a_section_that_fails_costs_that_section(runs: Path, monkeypatch: pytest
     def fail(*_: object) -> None:
         raise ZeroDivisionError("odd data")
 
-    monkeypatch.setattr(build.curve_plots, "finetuning", fail)
+    monkeypatch.setattr(curve_plots, "finetuning", fail)
     result = report([runs], runs.parent / "out", FAST)
     root = pages.parse(result.page)
     assert any("learning curves could not be made (ZeroDivisionError: odd data)" in n for n in result.notices)

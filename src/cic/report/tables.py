@@ -72,7 +72,7 @@ def write(table: Table, folder: Path) -> list[Path]:
     written = []
     for ending, text in (("csv", to_csv(table)), ("md", to_markdown(table)), ("tex", to_latex(table))):
         path = folder / f"{table.name}.{ending}"
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8", errors="replace")
         written.append(path)
     return written
 

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cic.core.files import open_regular
-from cic.runs.records import RunRecord, integer, number, read_object
+from cic.runs.records import RunRecord
+from cic.runs.values import integer, number, read_object
 
 FloatArray = npt.NDArray[np.float64]
 PICTURES = {".png": "image/png", ".webp": "image/webp", ".gif": "image/gif", ".mp4": "video/mp4"}

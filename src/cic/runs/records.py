@@ -6,7 +6,6 @@ does not cost the report of two hundred good ones. Metrics, trials and pictures 
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
@@ -16,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from cic.core.errors import UserError
-from cic.core.files import read_regular
 from cic.core.published import TITLES
+from cic.runs.values import integer, number, plain, read_object
 
 FORMATS = (1, 2)
 """1: version 0.1. 2: the learner's settings are `learner` and `learning` instead of `agent`; the header has more."""
 _NOT_RUNS = {"pictures", "checkpoints", "milestones", "inherited", ".git", "__pycache__"}
-_JSON_BYTES = 64_000_000
 _TITLE_LETTERS = 40
 _STARTING_SECONDS = 600.0
 
@@ -52,11 +50,11 @@ class RunRecord:
 
     @property
     def method(self) -> str:
-        return str(self.config.get("objective", "unknown"))
+        return plain(self.config.get("objective", "unknown"))
 
     @property
     def scale(self) -> str:
-        return str(self.config.get("scale", ""))
+        return plain(self.config.get("scale", ""))
 
     @property
     def seed(self) -> int:
@@ -73,11 +71,11 @@ class RunRecord:
 
     @property
     def task(self) -> str:
-        return str(self.config.get("task", ""))
+        return plain(self.config.get("task", ""))
 
     @property
     def domain(self) -> str:
-        return str(self.config.get("domain") or split_task(self.task)[0])
+        return plain(self.config.get("domain") or split_task(self.task)[0])
 
     @property
     def finished(self) -> bool:
@@ -131,7 +129,7 @@ def folders(root: Path) -> Iterator[Path]:
 
 def read_run(folder: Path, name: str | None = None) -> RunRecord | str:
     """The run in `folder`, or the reason why it is none."""
-    name = name or folder.name
+    name = plain(name or folder.name)
     header = read_object(folder / "config.json")
     if isinstance(header, str):
         return f"{name}: {header}; the run is left out"
@@ -150,10 +148,10 @@ def read_run(folder: Path, name: str | None = None) -> RunRecord | str:
         name=name,
         kind=kind,
         config=_modern(config),
-        title=_title(header, str(config["objective"])),
-        version=str(header.get("version", "")),
+        title=_title(header, plain(config["objective"])),
+        version=_text(header, "version"),
         versions=versions if isinstance(versions, dict) else {},
-        command=str(header.get("command") or ""),
+        command=_text(header, "command"),
         **_progress(folder, config),
     )
 
@@ -169,7 +167,8 @@ def _modern(config: dict[str, Any]) -> dict[str, Any]:
 def _title(header: dict[str, Any], method: str) -> str:
     """As the run itself says, else as the paper does, else the method's name."""
     said = header.get("title")
-    return said if isinstance(said, str) and 0 < len(said) <= _TITLE_LETTERS else TITLES.get(method, method)
+    good = isinstance(said, str) and 0 < len(said) <= _TITLE_LETTERS and said.isprintable()
+    return str(said) if good else TITLES.get(method, method)
 
 
 def _progress(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
@@ -229,31 +228,5 @@ def _name(folder: Path, root: Path) -> str:
     return str(below) if below.parts else folder.resolve().name
 
 
-# ---- values of any type --------------------------------------------------------------------------------------------
-
-
-def read_object(path: Path) -> dict[str, Any] | str:
-    """A JSON object, or what is wrong with the file."""
-    try:
-        document = json.loads(read_regular(path, _JSON_BYTES))
-    except OSError as error:
-        return f"{path.name} cannot be read ({error.strerror})"
-    except (ValueError, RecursionError):
-        return f"{path.name} is not valid JSON"
-    return document if isinstance(document, dict) else f"{path.name} is not a JSON object"
-
-
-def number(value: Any) -> float:
-    try:
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
-    except OverflowError:  # JSON has integers without end
-        return math.nan
-
-
-def integer(value: Any) -> int:
-    found = number(value)
-    return int(found) if math.isfinite(found) else 0
-
-
 def _text(document: dict[str, Any], key: str) -> str:
-    return str(document.get(key) or "")
+    return plain(document.get(key) or "")
