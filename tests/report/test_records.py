@@ -124,7 +124,7 @@ def test_finished_without_a_result_has_no_score(tmp_path: Path) -> None:
     assert "no result.json" in found.problems[0]
 
 
-@pytest.mark.parametrize("text", ["NaN", "null", '"many"', "true", "Infinity"])
+@pytest.mark.parametrize("text", ["NaN", "null", '"many"', "true", "Infinity", "1e308", "1" + 400 * "0"])
 def test_a_return_that_is_no_number(tmp_path: Path, text: str) -> None:
     run = finetune(tmp_path)
     (run / "result.json").write_text(f'{{"return": {text}}}')

@@ -51,9 +51,10 @@ def same_seeds(groups: Sequence[Group], notices: list[str]) -> None:
 
 def states(runs: Sequence[RunRecord], notices: list[str]) -> None:
     """Which runs have no score, and why."""
-    for state, meaning in _STATES.items():
-        found = [run for run in runs if run.state == state]
+    for state in dict.fromkeys([*_STATES, *sorted({run.state for run in runs if not run.finished})]):
+        found = [run for run in runs if run.state == state and not run.finished]
         if found:
+            meaning = _STATES.get(state, f'in state "{state}"')
             notices.append(
                 f"{len(found)} run(s) {meaning}, which count in the curves but not in the scores: {_names(found)}"
             )

@@ -98,7 +98,7 @@ def _add(
                 continue
             columns[key] = [], []
         columns[key][0].append(row["step"])
-        columns[key][1].append(value if isinstance(value, float) else number(value))
+        columns[key][1].append(number(value))
 
 
 def _row(line: str) -> dict[str, Any] | None:

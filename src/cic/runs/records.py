@@ -173,26 +173,24 @@ def _title(header: dict[str, Any], method: str) -> str:
 
 def _progress(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
     """How far the run is. `result.json` decides: a run that was killed between it and its last status has finished."""
-    problems = []
+    problems: list[str] = []
+    found: dict[str, Any]
     status, result = read_object(folder / "status.json"), read_object(folder / "result.json")
     if isinstance(status, str):
         if (folder / "status.json").exists():
             problems.append(status)
         status = {"state": "starting" if _is_new(folder) else "unknown"}
-    step = integer(status.get("step"))
+    found = {"state": _text(status, "state") or "unknown", "step": integer(status.get("step"))}
+    found |= {"message": _text(status, "message"), "updated": _text(status, "updated")}
     if not isinstance(result, str):
-        step = integer(result.get("step")) or step or integer(config.get("steps"))
-        return {"state": "finished", "step": step, "updated": _text(status, "updated"), "result": result} | {
-            "problems": tuple(problems)
-        }
-    state = _text(status, "state") or "unknown"
-    if (folder / "result.json").exists():
+        step = integer(result.get("step")) or found["step"] or integer(config.get("steps"))
+        found |= {"state": "finished", "step": step, "message": "", "result": result}
+    elif (folder / "result.json").exists():
         problems.append(f"{result}; its score is left out")
-    elif state == "finished":
+    elif found["state"] == "finished":
         problems.append("says that it finished but has no result.json; its score is left out")
-    if state == "finished":
-        state = "unknown"
-    found = {"state": state, "step": step, "message": _text(status, "message"), "updated": _text(status, "updated")}
+    if isinstance(result, str) and found["state"] == "finished":
+        found["state"] = "unknown"
     return found | {"problems": tuple(problems)}
 
 

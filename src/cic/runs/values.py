@@ -12,6 +12,7 @@ from cic.core.files import read_regular
 _BYTES = 64_000_000
 _LETTERS = 500
 _LEVELS = 20
+_LARGEST = 1e100
 
 
 def read_object(path: Path) -> dict[str, Any] | str:
@@ -42,10 +43,9 @@ def plain(value: Any) -> str:
 
 
 def number(value: Any) -> float:
-    try:
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
-    except OverflowError:  # JSON has integers without end
-        return math.nan
+    """NaN for what is no number, or larger than any sum or axis can bear."""
+    known = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST
+    return float(value) if known else math.nan
 
 
 def integer(value: Any) -> int:
