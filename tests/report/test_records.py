@@ -19,6 +19,7 @@ from cic.core.errors import UserError
 from cic.core.published import TITLES
 from cic.report import groups, notices
 from cic.runs import contents, records
+from tests.helpers import steady
 
 
 def one(path: Path) -> records.RunRecord:
@@ -253,7 +254,7 @@ KEYS = [
 ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(steady, max_examples=60)
 @given(
     config=st.dictionaries(st.sampled_from(KEYS), JSON),
     status=st.dictionaries(st.sampled_from(["state", "step", "message", "updated"]), JSON),

@@ -113,7 +113,7 @@ def _others(builder: Builder) -> None:
         options = replace(builder.options, paper=())
         computed = scores.compute(part, options, [])
         heading = ", ".join(budgets.words(budget))
-        builder.html("others", f"<h3>{html.escape(heading)}</h3>")
+        builder.html("others", f"<h3>{html.escape(heading[:1].upper() + heading[1:])}</h3>")
         if computed.rows:
             builder.table("others", _renamed(score_tables.aggregate_table(computed, options), index, heading))
         builder.table("others", _renamed(score_tables.raw_table(part, options), index, heading))
