@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from make_runs import finetune, pretrain
 from rich.console import Console
@@ -70,6 +70,7 @@ METHOD = st.text(st.sampled_from("abcXYZ_-1"), min_size=1, max_size=30)
 
 
 @settings(steady, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(("Disagreement_x", "Disagreement_y"), [1.0, 2.0])
 @given(st.tuples(METHOD, METHOD), st.lists(st.floats(-900, 900), min_size=2, max_size=3))
 def test_headers_stay_apart_at_80_columns(tmp_path: Path, methods: tuple[str, str], scores: list[float]) -> None:
     folder = tmp_path / str(len(list(tmp_path.iterdir())))
