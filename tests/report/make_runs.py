@@ -27,8 +27,9 @@ def config_file(run: Path, kind: str, config: dict[str, Any], layout: int = 2) -
     """In the layout of version 0.1, or in that of now."""
     header: dict[str, Any] = {"format": layout, "version": "0.1.0", "kind": kind}
     if layout == 2:
-        agent = config.pop("agent")
-        config |= {"learner": "ddpg", "learning": agent}
+        config |= {"learner": "ddpg", "learning": config.pop("agent")}
+        if search := config.get("selection"):
+            config["selection"] = {"search": search["method"], "trial_steps": search["trial_steps"]}
         header |= {"versions": {"cic": "0.2.0", "numpy": "2.0"}, "command": f"cic {kind}"}
     write_json(run / "config.json", header | {"config": config})
 

@@ -164,6 +164,7 @@ def test_a_run_of_version_0_1_reads_as_one_of_now(tmp_path: Path) -> None:
     assert old.config == new.config
     assert new.config["learner"] == "ddpg"
     assert new.config["learning"]["hidden"] == 256
+    assert new.config["selection"] == {"search": "grid", "trial_steps": 100}
     assert new.versions == {"cic": "0.2.0", "numpy": "2.0"}
     assert new.command == "cic finetune"
     assert (old.versions, old.command) == ({}, "")

@@ -23,7 +23,7 @@ class ReportOptions:
     budgets: Literal["apart", "together"] = "apart"
     """Keep finetuning runs of another budget than most in a section of their own, or put all in one table."""
     split: tuple[str, ...] = ()
-    """More config keys (such as selection.method) whose values get rows of their own."""
+    """More config keys (such as selection.search) whose values get rows of their own."""
     reference: str = "cic"
     """The method whose probability of improvement over each other one is shown."""
     reps: int = 2000

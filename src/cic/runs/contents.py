@@ -43,7 +43,6 @@ class TrialRecord:
 class Selection:
     """The skills that finetuning tried, and which of them it took."""
 
-    method: str
     chosen: int | None
     trials: tuple[TrialRecord, ...]
 
@@ -126,7 +125,7 @@ def selection(run: RunRecord) -> tuple[Selection | None, str]:
     trials = tuple(TrialRecord(_vector(row.get("skill")), number(row.get("return"))) for row in rows)
     chosen = document.get("chosen")
     known = isinstance(chosen, int) and 0 <= chosen < len(trials)
-    return Selection(str(document.get("method", "")), chosen if known else None, trials) if trials else None, ""
+    return Selection(chosen if known else None, trials) if trials else None, ""
 
 
 def pictures(run: RunRecord) -> list[Path]:

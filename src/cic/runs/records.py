@@ -19,7 +19,7 @@ from cic.core.published import TITLES
 from cic.runs.values import integer, number, plain, read_object
 
 FORMATS = (1, 2)
-"""1: version 0.1. 2: the learner's settings are `learner` and `learning` instead of `agent`; the header has more."""
+"""1: version 0.1. 2: `learner` and `learning` instead of `agent`, `selection` in other words, a longer header."""
 _NOT_RUNS = {"pictures", "checkpoints", "milestones", "inherited", ".git", "__pycache__"}
 _TITLE_LETTERS = 40
 _STARTING_SECONDS = 600.0
@@ -147,7 +147,7 @@ def read_run(folder: Path, name: str | None = None) -> RunRecord | str:
         path=folder,
         name=name,
         kind=kind,
-        config=_modern(config),
+        config=_modern(config) if header["format"] == 1 else config,
         title=_title(header, plain(config["objective"])),
         version=_text(header, "version"),
         versions=versions if isinstance(versions, dict) else {},
@@ -157,11 +157,12 @@ def read_run(folder: Path, name: str | None = None) -> RunRecord | str:
 
 
 def _modern(config: dict[str, Any]) -> dict[str, Any]:
-    """A config of format 1 with its learner's settings where format 2 has them, so that old and new runs compare."""
-    if "agent" not in config or "learning" in config:
-        return config
-    rest = {key: value for key, value in config.items() if key != "agent"}
-    return {"learner": "ddpg", **rest, "learning": config["agent"]}
+    """A config of format 1 in the words of format 2, so that old and new runs compare."""
+    found = {"learner": "ddpg"} | {"learning" if key == "agent" else key: value for key, value in config.items()}
+    if isinstance(search := config.get("selection"), dict):
+        words = {"method": "search", "search": "search_steps", "value": "search_value"}
+        found["selection"] = {words.get(key, key): value for key, value in search.items()}
+    return found
 
 
 def _title(header: dict[str, Any], method: str) -> str:
