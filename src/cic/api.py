@@ -20,7 +20,9 @@ from cic.core.errors import UserError
 from cic.core.types import Array, Spaces
 from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent, build_agent
+from cic.learning.objectives import NoOptions, get_objective
 from cic.runs.folder import Run
+from cic.runs.provenance import provenance
 from cic.runs.storage import Tensors, load_weights, read_json
 from cic.training.evaluation import rollout
 from cic.training.loop import Loop
@@ -158,8 +160,6 @@ def _finetune_config(given: FinetuneSettings[Any], source: _Source | None, path:
     if source is None:
         if given.skill is not None:
             raise UserError("--skill needs a pre-trained run: an agent from scratch has no skills")
-        from cic.learning.objectives import NoOptions
-
         origin: dict[str, Any] = {"objective": "ddpg", "pretrained": None, "pretrain_steps": 0, "pretrain_seed": None}
         return FinetuneConfig(**shared, **origin, options=NoOptions())
     if given.skill is not None:
@@ -249,7 +249,8 @@ def _start(path: Path, kind: str, config: Any, inherited: Tensors | None, quiet:
         agent.inherit(inherited, config.critic)
     run = Run.plan(path, kind, to_dict(config))
     loop = Loop(run, config, env, agent, phase, quiet)
-    run.create(__version__, inherited)
+    title = get_objective(config.objective).title
+    run.create({"version": __version__, "title": title, **provenance(config.device)}, inherited)
     return Finished(path, loop.train())
 
 

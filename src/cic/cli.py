@@ -357,6 +357,8 @@ def _report(args: list[str]) -> None:
     given = _parse(cls, args, "report")
 
     def made(result: ReportResult) -> None:
+        for finding in result.findings:
+            print(finding)
         for notice in result.notices:
             print(f"cic: note: {notice}", file=sys.stderr)
         print(

@@ -78,8 +78,9 @@ class Run:
         run.path, run.kind, run.config, run._lock = Path(path), kind, config, None
         return run
 
-    def create(self, version: str, inherited: Tensors | None = None) -> Run:
-        """Make the folder. `inherited` is what a finetuning starts from, so that its folder stands alone."""
+    def create(self, about: dict[str, Any], inherited: Tensors | None = None) -> Run:
+        """Make the folder. `about` says where the run comes from, for the record; `inherited` is what a finetuning
+        starts from, so that its folder stands alone."""
         if (self.path / "config.json").exists():
             raise UserError(
                 f"{self.path} holds a run already: continue it with --resume {self.path}, or choose another --out"
@@ -91,8 +92,7 @@ class Run:
         if inherited is not None:
             write_folder(self.path / "inherited", {"agent": inherited}, {}, {})
         # Last, because it makes the folder a run: one that was killed before can simply be started again.
-        header = {"format": FORMAT, "version": version, "kind": self.kind, "config": self.config}
-        write_json(self.path / "config.json", header)
+        write_json(self.path / "config.json", {"format": FORMAT, "kind": self.kind, **about, "config": self.config})
         return self
 
     def lock(self) -> None:
