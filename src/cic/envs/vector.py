@@ -11,7 +11,7 @@ import numpy.typing as npt
 from cic.core.errors import UserError
 from cic.core.types import Array
 from cic.envs import random_state
-from cic.envs.base import Bools, State, Step, VectorEnv
+from cic.envs.base import State, Step, VectorEnv
 from cic.envs.suite.domain import Domain
 from cic.envs.suite.engine import Engine, Many, Single
 from cic.envs.suite.readout import reader
@@ -28,7 +28,6 @@ class SuiteEnv(VectorEnv):
         self.domain, self.task, self.tasks = info.name, domain.task, info.tasks
         self.episode_length, self.coverage = info.episode_length, info.coverage
         self._length = info.episode_length
-        self._clock, self._alarm = 0, 0  # steps since `_steps` was true, and when a copy first reaches its time limit
         self._model = domain.model
         self._random = [np.random.RandomState(s) for s in self._seeds(seed)]
         threads = _thread_count(threads)
@@ -51,30 +50,13 @@ class SuiteEnv(VectorEnv):
             self._control(np.clip(actions, -1.0, 1.0))
         self._advance()
         page = self._read()
-        self._clock += 1
-        if self._clock >= self._alarm:
-            page[3][:] = self._end()
+        self._steps += 1
+        over = self._steps >= self._length
+        if over.any():
+            self._over = over
+            self._resume()
+            page[3][:] = over
         return page
-
-    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
-        self._settle_clock()
-        return super().reset(seed=seed, options=options)
-
-    def _end(self) -> Bools:
-        """Which copies have reached the time limit."""
-        self._settle_clock()
-        self._over = self._steps >= self._length
-        self._resume()
-        return self._over
-
-    def _settle_clock(self) -> None:
-        """Move the steps since the last time from the common clock to the copies' counters."""
-        self._steps[~self._over] += self._clock
-        self._clock = 0
-
-    def _resume(self) -> None:
-        super()._resume()
-        self._alarm = int(self._length - self._steps.max())
 
     def _observe(self) -> Array:
         return self._read()[0]
@@ -86,7 +68,6 @@ class SuiteEnv(VectorEnv):
         self._engine.begin(index, self._random[index])
 
     def get_state(self) -> State:
-        self._settle_clock()
         return {
             "physics": self._engine.save(),
             # Force and acceleration sensors lag one physics step behind the state, so they cannot be recomputed.
