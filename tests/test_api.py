@@ -1,4 +1,4 @@
-"""The library's verbs, from a pre-training to an agent that acts, for every method."""
+"""The library's verbs, from a pre-training to an agent that acts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from safetensors.torch import load_file
 import cic
 from cic import api, envs
 from cic.core.errors import Interrupted, UserError
-from cic.learning.objectives import objectives
 from cic.runs.folder import Run
 from cic.training.settings import pretrain_defaults
 
@@ -44,11 +43,11 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(folder / "agent.safetensors")
 
 
-# ---- every method ----------------------------------------------------------------------------------------------
+# ---- every kind of skill ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", sorted(name for name, _ in objectives()))
-def test_every_method_goes_from_pretraining_to_a_result(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["cic", "diayn", "aps", "rnd"])
+def test_every_kind_of_skill_goes_from_pretraining_to_an_agent_that_acts(name: str, tmp_path: Path) -> None:
     before = cic.pretrain("gridworld", name, out=tmp_path / "before", steps=60, checkpoint_every=60, **SMALL)
     assert before.result["objective"] == name
     after = cic.finetune(before.path, TASK, out=tmp_path / "after", steps=60, eval_every=60, trial_steps=10, **SMALL)
