@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from safetensors.torch import load_file
 import cic
 from cic import api, envs
 from cic.core.errors import Interrupted, UserError
+from cic.learning.objectives import base
 from cic.runs.folder import Run
 from cic.training.settings import pretrain_defaults
 
@@ -255,6 +257,23 @@ def test_a_given_skill_is_that_of_the_run_from_the_start(tmp_path: Path) -> None
     with pytest.raises(Interrupted):
         make_loop(tmp_path / "run", "finetune", config, env).train()
     assert cic.evaluate(tmp_path / "run", episodes=1).skill == [0.25] * 4
+
+
+# ---- own methods -----------------------------------------------------------------------------------------------
+
+
+def test_the_method_of_the_documentation_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "own-method.md").read_text()
+    (tmp_path / "surprise.py").write_text(page.split("```python\n")[1].split("```")[0])
+    monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))  # the others do not hear of it
+    monkeypatch.syspath_prepend(tmp_path)
+    import surprise  # noqa: F401
+
+    done = cic.pretrain("gridworld", "surprise", out=tmp_path / "run", steps=60, width=8, learner="sac", **SMALL)
+    last = json.loads((done.path / "metrics.jsonl").read_text().splitlines()[-1])
+    assert last["surprise/error"] > 0
+    assert Run(done.path).config["options"] == {"width": 8}
+    monkeypatch.delitem(sys.modules, "surprise")
 
 
 # ---- the package -----------------------------------------------------------------------------------------------
