@@ -234,9 +234,9 @@ def fake_setting(name: str, copies: int) -> tuple[str, Any, Parts]:
 
 
 def real_setting(kind: str, copies: int) -> tuple[str, Any, Parts]:
-    """An episode of point_mass and a little more, with about thirty updates."""
+    """An episode of point_mass and a little more, with a dozen updates."""
     shared: dict[str, Any] = {"num_envs": copies, "steps": 1_050 * copies, "warmup": 200 * copies, "hidden": 8}
-    shared |= {"update_every": 25 * copies, "log_every": 150 * copies, "replay": 800 * copies}
+    shared |= {"update_every": 60 * copies, "log_every": 150 * copies, "replay": 800 * copies}
     shared |= {"checkpoint_every": 10**6}  # but for the end: the undisturbed run is never asked
     own = {"search": "cem", "trial_steps": 10 * copies, "eval_every": 10**6, "eval_episodes": 1}
     if kind == "pretrain":
@@ -280,9 +280,9 @@ def test_a_run_goes_on_as_if_it_had_not_been_disturbed(
 
 def test_stopped_at_step_1237_and_resumed_by_the_command_it_ends_as_the_run_that_was_not(tmp_path: Path) -> None:
     """Once a checkpoint in the middle of an episode made it endless."""
-    shared = {"scale": "smoke", "steps": 3_000, "update_every": 10, "quiet": True}
+    shared = {"scale": "smoke", "steps": 3_000, "update_every": 50, "quiet": True}
     api.pretrain("point_mass", out=tmp_path / "whole", **shared)  # type: ignore[arg-type]
-    config = override(pretrain_defaults("point_mass", "cic", "smoke"), {"steps": 3_000, "update_every": 10})
+    config = override(pretrain_defaults("point_mass", "cic", "smoke"), {"steps": 3_000, "update_every": 50})
     env = WatchedEnv(envs.make("point_mass"), events={1_236: stop()})
     with pytest.raises(Interrupted, match="saved at step 1237"):
         make_loop(tmp_path / "stopped", "pretrain", config, env).train()
