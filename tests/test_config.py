@@ -192,7 +192,7 @@ def test_what_a_config_must_not_be(change: dict[str, Any], word: str) -> None:
 
 
 def test_missing_fields_are_named() -> None:
-    with pytest.raises(UserError, match="lacks domain"):
+    with pytest.raises(UserError, match="lacks learning, domain, options"):
         config_from_dict(PretrainConfig, {"objective": "cic", "learner": "ddpg"})
     with pytest.raises(UserError, match="must be an object"):
         from_dict(LearnerConfig, [1, 2])
