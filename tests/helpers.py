@@ -55,19 +55,14 @@ def trunk(w: Weights, name: str, x: Doubles) -> Doubles:
 
 
 def actor(w: Weights, name: str, x: Doubles) -> Doubles:
-    return np.tanh(relu_mlp(w, f"{name}.head", trunk(w, f"{name}.trunk", x)))
+    """What the network says, before any squashing."""
+    return relu_mlp(w, f"{name}.head", trunk(w, f"{name}.trunk", x))
 
 
 def critic(w: Weights, name: str, x: Doubles, action: Doubles) -> Doubles:
-    """(2, B, 1), head by head."""
+    """(2, B, out), head by head."""
     hidden = trunk(w, f"{name}.trunk", np.concatenate([x, action], axis=1))
-    width = hidden.shape[1]
-    values = []
-    for head in range(2):
-        rows = slice(head * width, (head + 1) * width)
-        first = hidden @ w[f"{name}.heads.weight"][rows].T + w[f"{name}.heads.bias"][rows]
-        values.append(np.maximum(first, 0) @ w[f"{name}.out_weight"][head] + w[f"{name}.out_bias"][head])
-    return np.stack(values)
+    return np.stack([relu_mlp(w, f"{name}.heads.{head}", hidden) for head in range(2)])
 
 
 # ---- learning --------------------------------------------------------------------------------------------------
@@ -216,7 +211,7 @@ def build_objective(
     cls = get_objective(name)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return cls(Spaces(obs, action), hidden, cls.Options(**options), torch.Generator().manual_seed(seed))
+        return cls(Spaces(obs, action), hidden, cls.Options(**options))
 
 
 def random_batch(size: int, obs: int, action: int, skill: int, seed: int = 0, spread: float = 1.0) -> Batch:

@@ -35,7 +35,9 @@ class Descent:
     def step(self, *inputs: Any) -> Metrics:
         gradients, metrics = self._gradients(*inputs)
         for weight, gradient in zip(self._weights, gradients, strict=True):
-            weight.grad = gradient  # None where the loss does not depend on it: such a weight stays as it is
+            # None where the loss does not depend on it: such a weight stays as it is. The fused kernel reads memory in
+            # the weight's order, whatever the gradient's strides say.
+            weight.grad = None if gradient is None else gradient.contiguous()
         for optimiser in self._optimisers:
             optimiser.step()
         return metrics
@@ -61,5 +63,5 @@ def restore_adam(optimiser: torch.optim.Adam, state: dict[str, Tensor]) -> None:
     optimiser.state.clear()
     for key, value in state.items():
         place, _, name = key.partition(".")
-        device = "cpu" if name == "step" else weights[int(place)].device
-        optimiser.state[weights[int(place)]][name] = value.to(device, copy=True)
+        weight = weights[int(place)]
+        optimiser.state[weight][name] = value.to(weight.device, copy=True)  # the fused kernel's counter too lives there
