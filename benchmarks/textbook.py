@@ -1,8 +1,8 @@
 """The update as one would write it from the paper: what ours is compared with, in time and in numbers.
 
 Gradients for everything that has weights, s' embedded for queries and for keys, a (B, B, D) difference for the
-distances, one optimiser step after another, a loop over the target's parameters, `.item()` for each metric. CIC with its
-released options and DDPG only.
+distances, one optimiser step after another, a loop over the target's parameters, `.item()` for each metric. CIC with
+its released options and DDPG only.
 """
 
 from __future__ import annotations

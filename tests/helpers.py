@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
+import inspect
 import math
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -230,3 +234,20 @@ def random_batch(size: int, obs: int, action: int, skill: int, seed: int = 0, sp
         rng.random((size, skill), dtype=np.float32),
     )
     return Batch(*(torch.from_numpy(array) for array in arrays))
+
+
+def documented_fields(options: type) -> set[str]:
+    """Fields whose next statement is a string, which is where `--help` looks."""
+    if not dataclasses.fields(options):
+        return set()
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(options))).body
+    assert isinstance(body, ast.ClassDef)
+    return {
+        field.target.id
+        for field, text in zip(body.body, body.body[1:], strict=False)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }

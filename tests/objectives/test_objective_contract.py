@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import copy
 import dataclasses
-import inspect
 import re
 import sys
-import textwrap
 import typing
 
 import pytest
 import safetensors.torch
 import torch
+from helpers import documented_fields
 from objective_setup import Representation, build, make_batch, prepared
 
 from cic.learning.objectives import Objective, get_objective, objectives
@@ -269,20 +267,3 @@ def test_it_names_its_paper(name):
     assert PAPER.search(cls.__doc__ or ""), "the class's docstring"
     assert PAPER.search(sys.modules[cls.__module__].__doc__ or ""), "the module's docstring"
     assert cls.title
-
-
-def documented_fields(options: type) -> set[str]:
-    """Fields whose next statement is a string, which is where `--help` looks."""
-    if not dataclasses.fields(options):
-        return set()
-    (body,) = ast.parse(textwrap.dedent(inspect.getsource(options))).body
-    assert isinstance(body, ast.ClassDef)
-    return {
-        field.target.id
-        for field, text in zip(body.body, body.body[1:], strict=False)
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(field.target, ast.Name)
-        and isinstance(text, ast.Expr)
-        and isinstance(text.value, ast.Constant)
-        and isinstance(text.value.value, str)
-    }
