@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from helpers import random_batch
+from safetensors.torch import load, save
 
 from cic.core.types import Batch, Spaces
 from cic.learning.agent import Agent, build_agent
@@ -54,3 +55,10 @@ def same(first: Agent, second: Agent) -> bool:
     states = [agent.state_dict() | agent.optimiser_state() for agent in (first, second)]
     assert states[0].keys() == states[1].keys()
     return all(torch.equal(value, states[1][name]) for name, value in states[0].items())
+
+
+def restored(agent: Agent, fresh: Agent) -> Agent:
+    """`fresh` with the agent's state, through the file format of checkpoints."""
+    fresh.load_state_dict(load(save({name: value.contiguous() for name, value in agent.state_dict().items()})))
+    fresh.restore_optimisers(load(save(agent.optimiser_state())))
+    return fresh

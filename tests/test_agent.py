@@ -7,13 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from agent_setup import ACTION, OBS, SKILL, batches, make_agent, same, shake
+from agent_setup import ACTION, OBS, SKILL, batches, make_agent, restored, same, shake
 from helpers import actor, weights_of
 from numpy_agent import assert_updates_agree
-from safetensors.torch import load, save
 
 from cic.core.errors import UserError
-from cic.learning.agent import Agent
 from cic.learning.learners import learners
 
 every_learner = pytest.mark.parametrize("learner", list(learners()))
@@ -225,14 +223,6 @@ def test_what_was_inherited_is_a_copy() -> None:
 
 
 # ---- checkpoints -----------------------------------------------------------------------------------------------
-
-
-def restored(agent: Agent, fresh: Agent) -> Agent:
-    """`fresh` with the state of `agent`, through the file format of checkpoints."""
-    weights = {name: value.contiguous() for name, value in agent.state_dict().items()}
-    fresh.load_state_dict(load(save(weights)))
-    fresh.restore_optimisers(load(save(agent.optimiser_state())))
-    return fresh
 
 
 @pytest.mark.parametrize("done", [0, 3])

@@ -11,12 +11,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
-from agent_setup import same
+from agent_setup import restored, same
 from helpers import documented_fields, steady
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from objectives.objective_setup import make_batch
-from safetensors.torch import load, save
 
 from cic.core.errors import UserError
 from cic.core.types import Batch, Spaces
@@ -41,13 +40,6 @@ def build(objective: str, learner: str, seed: int = 0) -> Agent:
 
 def experience(agent: Agent, count: int) -> list[Batch]:
     return [make_batch(agent.objective.skills, SPACES.obs, BATCH, seed=i) for i in range(count)]
-
-
-def restored(agent: Agent, fresh: Agent) -> Agent:
-    """`fresh` with the agent's state, through the file format of checkpoints."""
-    fresh.load_state_dict(load(save({name: value.contiguous() for name, value in agent.state_dict().items()})))
-    fresh.restore_optimisers(load(save(agent.optimiser_state())))
-    return fresh
 
 
 def moved(before: dict[str, torch.Tensor], agent: Agent, prefix: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from agent_setup import same
+from agent_setup import restored, same
 from helpers import random_batch
 from torch import Tensor, nn
 
@@ -185,8 +185,7 @@ def test_the_encoder_travels_in_checkpoints(learner: str) -> None:
     for batch in todo[:3]:
         first.update(batch, intrinsic=True)
     assert {"encoder.layer.weight", "encoder.layer.bias"} <= first.state_dict().keys()
-    second.load_state_dict(first.state_dict())
-    second.restore_optimisers(first.optimiser_state())
+    restored(first, second)
     for agent in (first, second):
         agent.update(todo[3], intrinsic=True)
     assert same(first, second)
