@@ -81,7 +81,7 @@ class Agent(nn.Module):
         metrics: Metrics = {}
         if intrinsic:
             for batch in batches:
-                batch = self.objective.prepare(batch, self.generator)
+                batch = self._prepare(batch)
                 metrics |= self._learn_representation(batch)
             reward = self.objective.reward(self.encode(batch, detached=True))
             batch = batch._replace(reward=reward)
@@ -90,6 +90,18 @@ class Agent(nn.Module):
         metrics |= self.learner.update(self._policy_batch(batch), self._descend, self.generator, actor=actor)
         metrics["reward/intrinsic" if intrinsic else "reward/task"] = batch.reward.mean()
         return metrics
+
+    def _prepare(self, batch: Batch) -> Batch:
+        """What the objective draws and computes beforehand: from features, like all that it sees."""
+        seen = self.encode(batch, detached=True)
+        prepared = self.objective.prepare(seen, self.generator)
+        return prepared if seen is batch else prepared._replace(obs=batch.obs, next_obs=batch.next_obs)
+
+    def _prepare(self, batch: Batch) -> Batch:
+        """What the objective draws and computes beforehand: from features, like all that it sees."""
+        seen = self.encode(batch, detached=True)
+        prepared = self.objective.prepare(seen, self.generator)
+        return prepared if seen is batch else prepared._replace(obs=batch.obs, next_obs=batch.next_obs)
 
     def _learn_representation(self, batch: Batch) -> Metrics:
         if not self._learns:

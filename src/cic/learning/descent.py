@@ -55,7 +55,7 @@ class Adam:
             part = group if all(used) else group.only(used)
             adam(
                 part.weights,
-                [gradient for gradient in mine if gradient is not None],
+                [gradient.contiguous() for gradient in mine if gradient is not None],  # the kernel walks memory in order
                 part.exp_avg,
                 part.exp_avg_sq,
                 [],

@@ -46,12 +46,11 @@ class TD3(Learner):
 
     Config = TD3Config
     config: TD3Config
-    updates: Tensor
 
     def __init__(self, config: TD3Config, actor: nn.Module, critic: Critic) -> None:
         super().__init__(config, actor, critic)
         self.target_actor = copy.deepcopy(actor).requires_grad_(False)
-        self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
+        self.updates = 0
 
     @classmethod
     def build(cls, config: TD3Config, input_dim: int, action_dim: int, make_critic: Callable[[], Critic]) -> TD3:
@@ -74,7 +73,7 @@ class TD3(Learner):
         noise = (self.config.target_noise * normal_like(batch.action, generator)).clamp(-clip, clip)
         metrics = descend("critic", batch, noise)
         self.updates += 1
-        if int(self.updates) % self.config.actor_every == 0:
+        if self.updates % self.config.actor_every == 0:
             if actor:
                 metrics |= descend("actor", batch)
             self.follow(self.target, self.critic)
@@ -89,6 +88,13 @@ class TD3(Learner):
     def actor_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         loss = -self.critic(batch.obs, self.actor(batch.obs).tanh(), batch.skill)[0].mean()
         return loss, {"actor/loss": loss.detach()}
+
+    def get_extra_state(self) -> Tensor:
+        """The count, for checkpoints. It is no buffer: to read one on a device would wait for it."""
+        return torch.tensor(self.updates)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self.updates = int(state)
 
     def inherit(self, weights: dict[str, Tensor], critic: Keep) -> None:
         super().inherit(weights, critic)
