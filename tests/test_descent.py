@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from cic.core.types import Metrics
-from cic.learning.descent import Descent, adam, adam_state, restore_adam
+from cic.learning.descent import Adam, Descent
 
 
 def network() -> nn.Sequential:
@@ -27,7 +27,7 @@ def loss(net: nn.Module, step: int) -> Tensor:
     return net(x).square().mean()
 
 
-def descent_of(net: nn.Module, *optimisers: torch.optim.Adam) -> Descent:
+def descent_of(net: nn.Module, *optimisers: Adam) -> Descent:
     def with_metrics(step: int) -> tuple[Tensor, Metrics]:
         found = loss(net, step)
         return found, {"test/loss": found.detach()}
@@ -47,7 +47,7 @@ def test_ten_steps_equal_a_loop_written_out() -> None:
         return [{"params": net[0].parameters(), "lr": 1e-2}, {"params": net[2].parameters(), "lr": 1e-3}]
 
     reference = torch.optim.Adam(groups(theirs), fused=True)
-    descents = [descent_of(ours, adam(groups(ours))), descent_of(split, *(adam([part]) for part in groups(split)))]
+    descents = [descent_of(ours, Adam(groups(ours))), descent_of(split, *(Adam([part]) for part in groups(split)))]
     for step in range(10):
         expected = loss(theirs, step)
         reference.zero_grad()
@@ -61,7 +61,7 @@ def test_ten_steps_equal_a_loop_written_out() -> None:
 
 def test_the_formula() -> None:
     weight, formula = torch.tensor([[1.0, -2.0]], requires_grad=True), NumpyAdam(0.1)
-    descent = Descent(lambda step: ((weight**2 * (step + 1)).sum(), {}), adam([{"params": [weight], "lr": 0.1}]))
+    descent = Descent(lambda step: ((weight**2 * (step + 1)).sum(), {}), Adam([{"params": [weight], "lr": 0.1}]))
     expected = {"w": weight.detach().double().numpy().copy()}
     for step in range(5):
         descent.step(step)
@@ -71,13 +71,13 @@ def test_the_formula() -> None:
 
 def test_a_weight_without_gradient_stays_and_keeps_its_own_count() -> None:
     a, b = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
-    optimiser = adam([{"params": [a, b], "lr": 0.1}])
+    optimiser = Adam([{"params": [a, b], "lr": 0.1}])
     descent = Descent(lambda both: (a.sum() + (b.sum() if both else 0), {}), optimiser)
     descent.step(False)
     assert torch.equal(b, torch.ones(2))
     descent.step(True)
     descent.step(False)
-    state = adam_state(optimiser)
+    state = optimiser.state()
     assert (float(state["0.step"]), float(state["1.step"])) == (3, 1)
     assert torch.allclose(b, torch.full((2,), 0.9))  # a first step has the size of the rate
 
@@ -85,16 +85,16 @@ def test_a_weight_without_gradient_stays_and_keeps_its_own_count() -> None:
 def test_a_gradient_in_another_layout_is_read_in_its_own_order() -> None:
     weight = torch.zeros(2, 3, requires_grad=True)
     slope = torch.arange(1.0, 7.0).reshape(3, 2)
-    optimiser = adam([{"params": [weight], "lr": 0.1}])
+    optimiser = Adam([{"params": [weight], "lr": 0.1}])
     (gradient,) = torch.autograd.grad((weight.T * slope).sum(), weight)
     assert not gradient.is_contiguous()
     Descent(lambda: ((weight.T * slope).sum(), {}), optimiser).step()
-    assert torch.allclose(adam_state(optimiser)["0.exp_avg"], 0.1 * slope.T)
+    assert torch.allclose(optimiser.state()["0.exp_avg"], 0.1 * slope.T)
 
 
 def test_other_weights_get_no_gradient() -> None:
     net = network()
-    descent = descent_of(net, adam([{"params": net[0].parameters(), "lr": 0.1}]))
+    descent = descent_of(net, Adam([{"params": net[0].parameters(), "lr": 0.1}]))
     last = copy.deepcopy(net[2])
     descent.step(0)
     assert equal(net[2], last)
@@ -104,15 +104,15 @@ def test_other_weights_get_no_gradient() -> None:
 @pytest.mark.parametrize("done", [0, 3])
 def test_restored_state_continues_to_the_bit(done: int) -> None:
     first = network()
-    optimiser = adam([{"params": first.parameters(), "lr": 1e-2}])
+    optimiser = Adam([{"params": first.parameters(), "lr": 1e-2}])
     descent = descent_of(first, optimiser)
     for step in range(done):
         descent.step(step)
     second = copy.deepcopy(first)
-    again = adam([{"params": second.parameters(), "lr": 1e-2}])
+    again = Adam([{"params": second.parameters(), "lr": 1e-2}])
     descent_of(second, again).step(99)  # what was there before must not matter
     second.load_state_dict(first.state_dict())
-    restore_adam(again, {name: value.clone() for name, value in adam_state(optimiser).items()})
+    again.restore({name: value.clone() for name, value in optimiser.state().items()})
     for net, of in ((first, optimiser), (second, again)):
         descent_of(net, of).step(done)
     assert equal(first, second)
@@ -121,33 +121,33 @@ def test_restored_state_continues_to_the_bit(done: int) -> None:
 def test_a_restored_state_lives_where_its_weight_does() -> None:
     """The counter too: torch's fused kernel wants it on the weight's device."""
     net = network()
-    optimiser = adam([{"params": net.parameters(), "lr": 1e-2}])
+    optimiser = Adam([{"params": net.parameters(), "lr": 1e-2}])
     descent_of(net, optimiser).step(0)
-    elsewhere = adam([{"params": network().to("meta").parameters(), "lr": 1e-2}])
-    restore_adam(elsewhere, adam_state(optimiser))
-    restored = adam_state(elsewhere)
+    elsewhere = Adam([{"params": network().to("meta").parameters(), "lr": 1e-2}])
+    elsewhere.restore(optimiser.state())
+    restored = elsewhere.state()
     assert {name.partition(".")[2] for name in restored} == {"step", "exp_avg", "exp_avg_sq"}
     assert {value.device.type for value in restored.values()} == {"meta"}
 
 
 def test_a_restored_state_is_a_copy() -> None:
     first, second = network(), network()
-    one, other = (adam([{"params": net.parameters(), "lr": 1e-2}]) for net in (first, second))
+    one, other = (Adam([{"params": net.parameters(), "lr": 1e-2}]) for net in (first, second))
     descent_of(first, one).step(0)
-    kept = {name: value.clone() for name, value in adam_state(one).items()}
-    restore_adam(other, adam_state(one))
+    kept = {name: value.clone() for name, value in one.state().items()}
+    other.restore(one.state())
     descent_of(second, other).step(1)
-    assert all(torch.equal(value, kept[name]) for name, value in adam_state(one).items())
+    assert all(torch.equal(value, kept[name]) for name, value in one.state().items())
 
 
 @given(st.lists(st.booleans(), min_size=3, max_size=6))
 @settings(steady, max_examples=20)
 def test_asking_for_the_state_changes_nothing(asks: list[bool]) -> None:
     first, second = network(), network()
-    one, other = (adam([{"params": net.parameters(), "lr": 1e-2}]) for net in (first, second))
+    one, other = (Adam([{"params": net.parameters(), "lr": 1e-2}]) for net in (first, second))
     for step, ask in enumerate(asks):
         if ask:
-            adam_state(one)
+            one.state()
         descent_of(first, one).step(step)
         descent_of(second, other).step(step)
     assert equal(first, second)

@@ -97,12 +97,6 @@ class Agent(nn.Module):
         prepared = self.objective.prepare(seen, self.generator)
         return prepared if seen is batch else prepared._replace(obs=batch.obs, next_obs=batch.next_obs)
 
-    def _prepare(self, batch: Batch) -> Batch:
-        """What the objective draws and computes beforehand: from features, like all that it sees."""
-        seen = self.encode(batch, detached=True)
-        prepared = self.objective.prepare(seen, self.generator)
-        return prepared if seen is batch else prepared._replace(obs=batch.obs, next_obs=batch.next_obs)
-
     def _learn_representation(self, batch: Batch) -> Metrics:
         if not self._learns:
             return {}

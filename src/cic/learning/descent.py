@@ -55,7 +55,9 @@ class Adam:
             part = group if all(used) else group.only(used)
             adam(
                 part.weights,
-                [gradient.contiguous() for gradient in mine if gradient is not None],  # the kernel walks memory in order
+                [
+                    gradient.contiguous() for gradient in mine if gradient is not None
+                ],  # the kernel walks memory in order
                 part.exp_avg,
                 part.exp_avg_sq,
                 [],
