@@ -104,4 +104,7 @@ def _unknown_environment(name: str) -> UserError:
         options = " or ".join(f'"{option}"' for option in near)
         return UserError(f'unknown environment "{name}"; did you mean {options}?')
     domains = ", ".join([*DOMAINS, *_OWN])
-    return UserError(f'unknown environment "{name}"; the domains are {domains}, and `cic envs` lists their tasks')
+    return UserError(
+        f'unknown environment "{name}"; the domains are {domains}, and `cic envs` lists their tasks '
+        "(one of your own needs `--import FILE.py`)"
+    )

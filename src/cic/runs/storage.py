@@ -161,13 +161,18 @@ def read_folder(folder: Path) -> tuple[dict[str, Tensors], dict[str, Arrays], An
         if stem in ("agent", "optimisers"):
             tensors[stem] = read_tensors(folder / name)
         else:
-            arrays[stem] = _read(load_arrays, folder / name)
+            arrays[stem] = read_arrays(folder / name)
     return tensors, arrays, json.loads((folder / "state.json").read_text())
 
 
 def read_tensors(path: Path) -> Tensors:
     """Weights from a safetensors file; anything else, pickles above all, is refused unread."""
     return _read(load_tensors, path)
+
+
+def read_arrays(path: Path) -> Arrays:
+    """The same as numpy arrays."""
+    return _read(load_arrays, path)
 
 
 def _read(load: Callable[[Path], dict[str, T]], path: Path) -> dict[str, T]:

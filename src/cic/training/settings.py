@@ -53,7 +53,17 @@ class LoopConfig(Generic[L]):
     compile: Mode = "auto"
     """Compile the updates (20 s, needs g++): on, off, or auto, which is on from 10,000 updates."""
     wandb: bool = False
-    """Also log to Weights & Biases (needs the extra `wandb`)."""
+    """Also log to Weights & Biases (needs the extra `wandb`; WANDB_MODE=offline needs no network)."""
+    wandb_project: str = "cic"
+    """Project in Weights & Biases."""
+    wandb_entity: str | None = None
+    """User or team in Weights & Biases; by default the one who is logged in."""
+    wandb_group: str | None = None
+    """Group of runs in Weights & Biases."""
+    wandb_tags: tuple[str, ...] = ()
+    """Tags in Weights & Biases."""
+    keep_physics: bool = False
+    """Keep the simulator's state of each step in the replay, for `cic export`."""
     learner: str = "ddpg"
     """The RL algorithm that maximises the reward: ddpg (as in URLB), td3 or sac."""
     learning: L
@@ -64,6 +74,10 @@ class LoopConfig(Generic[L]):
             require(getattr(self, name) >= 1, f"{name} must be at least 1, not {getattr(self, name)}")
         require(0 <= self.seed < 2**31, f"seed must lie in [0, 2³¹), not {self.seed}")
         require(self.warmup >= 0, f"warmup must not be negative, not {self.warmup}")
+        require(
+            self.steps >= self.num_envs,
+            f"{self.num_envs} copies take {self.num_envs} steps at once: steps must be at least that, not {self.steps}",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
