@@ -153,7 +153,7 @@ def test_help_shows_every_setting_with_its_meaning(capsys: pytest.CaptureFixture
         ("--lr FLOAT", "Adam's learning rate."),
         ("--out ", "Folder of the run"),
         ("--resume ", "Continue this run"),
-        ("--device STR", "Where the networks live"),
+        ("--device TEXT", "Where the networks live"),
         ("--seed INT", "The same seed gives the same bits"),
     ]:
         assert flag in shown

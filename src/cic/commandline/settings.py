@@ -17,7 +17,8 @@ from typing import Any
 
 from cic.commandline.flags import Flag, flags_of
 from cic.commandline.help import Group
-from cic.core.errors import unknown
+from cic.core.errors import UserError, unknown
+from cic.core.imports import HINT
 
 Table = dict[str, Any]
 _TITLES = {
@@ -101,7 +102,8 @@ def groups(
     """The flags of `cic pretrain` or `finetune` with the defaults of their scale; `extra` are the command's own."""
     for what, name in (("objective", objective), ("learner", learner), ("scale", scale)):
         if name not in table[f"{what}s"]:
-            raise unknown(what, name, table[f"{what}s"])
+            said = unknown(what, name, table[f"{what}s"])
+            raise UserError(f"{said} {HINT}") if what == "objective" else said
     method = table["objectives"][objective]
     defaults = {**table["scales"][scale][kind], "scale": scale, "learner": learner, "objective": objective}
     defaults["preset"] = preset or next(iter(method["presets"]))

@@ -15,6 +15,7 @@ from pathlib import Path
 from cic.core.errors import UserError
 
 VARIABLE = "CIC_IMPORT"
+HINT = "(one of your own needs `--import FILE.py`)"
 _IMPORTED: list[str] = []
 
 

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cic.core.errors import UserError, unknown
+from cic.core.imports import HINT
 from cic.core.types import Array, Batch, Bools, Metrics, Needs, Spaces
 from cic.learning.networks import Critic
 
@@ -212,5 +213,5 @@ def get_objective(name: str) -> type[Objective]:
     if name not in _REGISTRY:
         _load_plugins()
     if name not in _REGISTRY:
-        raise UserError(f"{unknown('objective', name, _REGISTRY)} (one of your own needs `--import FILE.py`)")
+        raise UserError(f"{unknown('objective', name, _REGISTRY)} {HINT}")
     return _REGISTRY[name]
