@@ -7,6 +7,7 @@ of the reset), under `skill`, `physics` and `reward_<task>`.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,7 +37,8 @@ def write_minari(experience: Experience, out: Path | str, task: str | None = Non
     folder = Path(out) / name
     if folder.exists():
         raise UserError(f"{folder} holds a dataset already: choose another --out")
-    with _below(out):
+    with _below(out), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it recommends authors and links, which are the user's to add
         minari.create_dataset_from_buffers(
             dataset_id=name,
             buffer=[EpisodeBuffer(id=index, **_fields(e, task)) for index, e in enumerate(experience.episodes)],

@@ -82,7 +82,7 @@ class _Check:
         try:
             return call()
         except NotImplementedError as error:
-            if type(self.objective).__dict__.get(method) is None and method in ("loss", "reward"):
+            if getattr(type(self.objective), method) is getattr(Objective, method):
                 what = "has parameters to learn, so it needs" if method == "loss" else "needs"
                 raise self._error(f"it {what} a method {method}(batch)") from error
             raise self._failed(method, error) from error

@@ -12,12 +12,19 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 
+class _Console(Console):
+    """rich ends the program when nobody reads it; here that is an error like others."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 class Reporter:
     """Shows steps, steps/s, time left and the latest numbers of one run."""
 
     def __init__(self, title: str, total: int, start: int, quiet: bool = False) -> None:
         self.title, self.total, self.step, self.quiet = title, total, start, quiet
-        self._console = Console(stderr=True)
+        self._console = _Console(stderr=True)
         self._live = self._console.is_terminal and not quiet
         self._first, self._began, self._shown = start, time.monotonic(), 0.0
         self._notes: dict[str, float] = {}
