@@ -158,8 +158,17 @@ def _source(path: Path | str, at: int | None, domain: str, given: FinetuneSettin
             f"{path} has networks of width {config.learning.hidden}, the finetuning asks for {given.learning.hidden}: "
             f"add --hidden {config.learning.hidden} or --scale {config.scale}"
         )
-    agent, step = _load_agent(run, config, _final_step(run) if at is None else at)
+    agent, step = _final_agent(run, config) if at is None else _load_agent(run, config, at)
     return _Source(agent, agent.state_dict(), config, step)
+
+
+def _final_agent(run: Run, config: Any) -> tuple[Agent, int]:
+    step = _final_step(run)
+    try:
+        return _load_agent(run, config, step)
+    except UserError as error:
+        held = ", ".join(map(str, run.steps_held()))
+        raise UserError(f"{error}: choose other weights with --at (there are: {held})") from None
 
 
 def _final_step(run: Run) -> int:
