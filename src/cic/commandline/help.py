@@ -69,7 +69,7 @@ def _entry(flag: Flag, width: int) -> list[str]:
 def _default(flag: Flag) -> str:
     if flag.default == REQUIRED:
         return "" if flag.positional else "(required)"
-    if flag.default is None or flag.default == () or flag.default == [] or flag.default is False:
+    if flag.default is None or flag.default is False or flag.default in ("", (), []):
         return ""
     if flag.kind == "bool":
         return f"(on; off by --no-{flag.spelling[2:]})"

@@ -32,7 +32,7 @@ def runs(args: list[str]) -> None:
         rows = [
             [run.name, run.title, run.domain if run.kind == "pretrain" else run.task, *_state(run)] for run in found
         ]
-        tables.show(["run", "method", "where", "state", "step", "of"], rows)
+        tables.show(["run", "method", "where", "state", "steps"], rows)
     following = [line for run in found if (line := next_command(run))]
     if given.commands and following:
         print("\nnext:")
@@ -41,7 +41,7 @@ def runs(args: list[str]) -> None:
 
 
 def _state(run: RunRecord) -> list[str]:
-    return [run.state, f"{run.step:,}", f"{run.steps:,}"]
+    return [run.state, f"{run.step:,}" if run.step >= run.steps else f"{run.step:,} of {run.steps:,}"]
 
 
 def next_command(run: RunRecord) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ class Experience:
     """Steps of episodes that are not whole."""
 
 
-def episodes_of(run: Run | str) -> Experience:
+def episodes_of(run: Run | Path | str) -> Experience:
     """From the run's newest checkpoint."""
     opened = run if isinstance(run, Run) else Run(run)
     replay = opened.replay()

@@ -66,8 +66,8 @@ def _wandb(folder: Path, settings: LoopConfig[Any], config: dict[str, Any]) -> A
         raise UserError("logging to Weights & Biases needs its package: pip install 'cic[wandb]'") from None
     return wandb.init(
         project=settings.wandb_project,
-        entity=settings.wandb_entity,
-        group=settings.wandb_group,
+        entity=settings.wandb_entity or None,
+        group=settings.wandb_group or None,
         tags=list(settings.wandb_tags),
         dir=str(folder),
         name=folder.name,

@@ -56,9 +56,9 @@ class LoopConfig(Generic[L]):
     """Also log to Weights & Biases (needs the extra `wandb`; WANDB_MODE=offline needs no network)."""
     wandb_project: str = "cic"
     """Project in Weights & Biases."""
-    wandb_entity: str | None = None
+    wandb_entity: str = ""
     """User or team in Weights & Biases; by default the one who is logged in."""
-    wandb_group: str | None = None
+    wandb_group: str = ""
     """Group of runs in Weights & Biases."""
     wandb_tags: tuple[str, ...] = ()
     """Tags in Weights & Biases."""
