@@ -373,3 +373,13 @@ def test_a_one_hot_skill_is_evaluated_by_its_place(tmp_path: Path) -> None:
     assert sum(found.skill) == 1
     with pytest.raises(UserError, match="there is no skill 50"):
         cic.evaluate(path, episodes=1, skill=np.array([50.0]))
+
+
+def test_the_first_weights_do_not_depend_on_how_many_threads_there_were(tmp_path: Path) -> None:
+    """`threads` is a setting, the machine's default is not."""
+    found = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        path = cic.pretrain("walker", out=tmp_path / str(threads), steps=41, **SMALL | {"hidden": 64}).path
+        found.append((path / "checkpoints" / "000000041" / "agent.safetensors").read_bytes())
+    assert found[0] == found[1]

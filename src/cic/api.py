@@ -296,6 +296,7 @@ def _start(path: Path, kind: str, config: Any, inherited: Tensors | None, quiet:
 
 def _parts(phase: type[Phase], config: Any) -> tuple[Agent, VectorEnv, Phase]:
     """What a loop is made of."""
+    torch.set_num_threads(config.threads)  # before the first weights: orthogonal ones round by the number of threads
     agent = make_agent(phase, config)
     if phase.intrinsic:
         check_contract(agent.objective, config.objective)
