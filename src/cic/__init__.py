@@ -11,13 +11,12 @@ action = agent.act(obs)
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from cic import envs  # light: no numpy, no Gymnasium, no MuJoCo
-from cic.envs import register_env
-
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
+    from cic import envs
     from cic.api import evaluate, finetune, load, pretrain, resume
+    from cic.envs import register_env
     from cic.export import export_policy
     from cic.learning.objectives import Objective, SkillSpace, register
 
@@ -36,13 +35,15 @@ __all__ = [
 ]
 
 _HOMES = dict.fromkeys(("Objective", "SkillSpace", "register"), "cic.learning.objectives")
-_HOMES["export_policy"] = "cic.export"
+_HOMES |= {"export_policy": "cic.export", "register_env": "cic.envs"}
 
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for, when it is asked for: `import cic` stays light."""
     if name not in __all__:
         raise AttributeError(f"module 'cic' has no attribute '{name}'")
+    if name == "envs":
+        return import_module("cic.envs")
     return getattr(import_module(_HOMES.get(name, "cic.api")), name)
 
 

