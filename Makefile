@@ -1,10 +1,17 @@
 # The habits of this project. Every target installs what it needs.
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+SUITABLE := import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.10 python3; do \
+	$$p -c '$(SUITABLE)' 2>/dev/null && echo $$p && break; done)
+CHECK_PYTHON = @'$(PYTHON)' -c '$(SUITABLE)' 2>/dev/null || \
+	{ echo 'make needs Python 3.10, 3.11, 3.12 or 3.13: install one, or set PYTHON=/path/to/python3.11' >&2; exit 1; }
 BIN := .venv/bin
 STAMP := .venv/.installed
-PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+EXTRAS := report,video,sweep,explore,docs,dev
+# A worker per core, four at most: files are handed out whole, so beyond that most wait for the longest one.
+PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile
 
-.PHONY: help install demo test test-all check format bench docs lock clean
+.PHONY: help install demo test test-all coverage check format bench docs lock clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -12,9 +19,10 @@ help:            ## this list
 install: $(STAMP) ## make .venv with the locked package and its extras (does nothing when up to date)
 
 $(STAMP): pyproject.toml requirements.lock
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "make needs Python 3.11 or newer (the lock file is made for it); set PYTHON=/path/to/python3.11")'
+	$(CHECK_PYTHON)
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[report,video,docs,dev]'
+	$(PIP) -c requirements.lock -e '.[$(EXTRAS)]'
+	$(PIP) -c requirements.lock --no-deps dm_control
 	@touch $@
 
 demo: $(STAMP)   ## two minutes: discover skills, finetune one, compare with scratch, draw them
@@ -25,6 +33,9 @@ test: $(STAMP)   ## everything that must hold, in five minutes on two cores
 
 test-all: $(STAMP) ## also the slow checks
 	$(PYTEST) -m 'slow or not slow'
+
+coverage: $(STAMP) ## which lines of src the tests reach
+	$(PYTEST) --cov --cov-report=term
 
 check: $(STAMP)  ## format, lint, types, layers
 	$(BIN)/ruff format --check .
@@ -42,12 +53,13 @@ bench: $(STAMP)  ## speed of environments and updates against their floors
 docs: $(STAMP)   ## build the documentation into site/
 	$(BIN)/mkdocs build --strict --quiet
 
-lock:            ## resolve anew and write requirements.lock
-	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
-	.venv-lock/bin/pip install --quiet torch==2.13.0 mujoco==3.17.0
-	.venv-lock/bin/pip install --quiet -e '.[report,video,wandb,docs,dev]'
-	.venv-lock/bin/pip freeze --exclude-editable | sed 's/+cpu$$//' > requirements.lock
-	rm -rf .venv-lock
+# `make lock UPGRADE=--upgrade` takes the newest of everything, `UPGRADE='--upgrade-package ruff'` of one package.
+# dm_control is named beside pyproject.toml because that asks for it below Python 3.13 only.
+lock:            ## resolve pyproject.toml for Python 3.10 to 3.13 into requirements.lock, keeping what still fits
+	$(CHECK_PYTHON)
+	test -x .venv-lock/bin/uv || { $(PYTHON) -m venv .venv-lock && .venv-lock/bin/pip install --quiet uv==0.13.7; }
+	echo dm_control | .venv-lock/bin/uv pip compile --quiet --universal --python-version 3.10 --all-extras \
+		--no-annotate --no-header $(UPGRADE) --output-file requirements.lock pyproject.toml -
 
 clean:           ## remove what the other targets made
-	rm -rf .venv .venv-lock site runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf .venv .venv-lock site runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage

@@ -13,6 +13,9 @@ def names() -> list[str]:
 
 
 def main(chosen: list[str]) -> int:
+    if {"-h", "--help"} & set(chosen):
+        print(f"usage: python -m benchmarks [NAME …]\n\nNAME is one of {', '.join(names())}; without any, all run.")
+        return 0
     unknown = sorted(set(chosen) - set(names()))
     if unknown:
         print(f"no benchmark {unknown[0]!r}; there are: {', '.join(names())}", file=sys.stderr)

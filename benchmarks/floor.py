@@ -1,8 +1,5 @@
-"""The floor under an update: the time of its matrix products alone, each at its real shape and layout.
-
-The products are recorded from the update itself. That none of them is needless is checked against a count by hand
-(`needed_flops`), which `tests/test_benchmarks.py` compares with the record.
-"""
+"""The floor under an update: the time of its matrix products alone, each at its real shape and layout, as recorded
+from the update itself."""
 
 from __future__ import annotations
 

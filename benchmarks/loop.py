@@ -2,7 +2,7 @@
 
 `update` is timed inside the loop, compiled; `environment` is one step of one copy by itself, resets included. A step of
 the loop needs half an update and one step of the environment. `loop` is what a step takes, with sampling, acting,
-storing and logging; it may be less than the sum, because the environment steps beside the update where a core is free.
+storing and logging.
 """
 
 from __future__ import annotations
@@ -17,12 +17,26 @@ import numpy as np
 
 from benchmarks.updates import DOMAINS, SIZES, Size
 from cic import __version__, envs
-from cic.api import build
+from cic.api import make_agent
 from cic.core.config import to_dict
 from cic.runs.folder import Run
+from cic.training.loop import Loop
+from cic.training.pretraining import Pretraining
 from cic.training.settings import override, pretrain_defaults
 
 WARMUP, COMPILING = 1_000, 20
+
+
+class Stamped(Pretraining):
+    """Pre-training that notes when each step was done."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.stamps: list[float] = []
+
+    def at_boundary(self) -> None:
+        super().at_boundary()
+        self.stamps.append(time.perf_counter())
 
 
 def measure(size: Size, domain: str) -> tuple[float, float, float]:
@@ -31,24 +45,22 @@ def measure(size: Size, domain: str) -> tuple[float, float, float]:
     settings = {"hidden": size.hidden, "batch": size.batch, "threads": size.threads, "compile": "on"}
     settings |= {"warmup": WARMUP, "steps": WARMUP + COMPILING + steps, "checkpoint_every": 10**9, "log_every": 1_000}
     config = override(pretrain_defaults(domain), settings)
-    stamps: list[float] = []
     updating: list[float] = []
-    with tempfile.TemporaryDirectory() as folder:
-        loop = build(Run.create(Path(folder) / "run", "pretrain", to_dict(config), __version__, None), quiet=True)
-        update = loop.agent.update
+    agent, phase = make_agent(Pretraining, config), Stamped(config)
+    update = agent.update
 
-        def timed(*args: Any, **kwargs: Any) -> Any:
-            begin = time.perf_counter()
-            metrics = update(*args, **kwargs)
-            updating.append(time.perf_counter() - begin)
-            return metrics
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        begin = time.perf_counter()
+        metrics = update(*args, **kwargs)
+        updating.append(time.perf_counter() - begin)
+        return metrics
 
-        with (
-            patch.object(loop.agent, "update", timed),
-            patch.object(loop, "at_boundary", lambda: stamps.append(time.perf_counter())),
-        ):
-            loop.train()
-    total = stamps[-1] - stamps[-1 - steps]
+    with tempfile.TemporaryDirectory() as folder, patch.object(agent, "update", timed):
+        run = Run.plan(Path(folder) / "run", "pretrain", to_dict(config))
+        loop = Loop(run, config, envs.make(domain, num_envs=1, seed=0), agent, phase, quiet=True)
+        run.create(__version__, None)
+        loop.train()
+    total = phase.stamps[-1] - phase.stamps[-1 - steps]
     updates = sum(updating[-1 - steps // 2 : -1])  # the last one comes after the last step
     return 1e3 * total / steps, 1e3 * updates / steps, environment_ms(domain)
 

@@ -1,8 +1,8 @@
 """Every method's update, eager and compiled, beside its matrix products alone; and the method's own part of it.
 
-That none of those products is needless is counted by hand in `tests/objectives/test_objective_flops.py`. The method's
-own part (loss, gradients, Adam, reward; eager) cannot come near its products where it is shallow (ICM, Disagreement,
-ProtoRL): a ReLU over (B, H) moves as many bytes as a product with 24 columns. What a user feels is the whole update.
+The method's own part (loss, gradients, Adam, reward; eager) cannot come near its products where it is shallow (ICM,
+Disagreement, ProtoRL): a ReLU over (B, H) moves as many bytes as a product with 24 columns. What a user feels is the
+whole update.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import torch
 
 from benchmarks.floor import Product, flops, interleave, make_floor, record
 from cic.core.types import Batch, Spaces
-from cic.learning.agent import Agent, AgentConfig
+from cic.learning.agent import build_agent
+from cic.learning.descent import Descent, adam
+from cic.learning.learners.ddpg import DDPGConfig
 from cic.learning.objectives import Objective, get_objective, objectives
-from cic.learning.optimiser import Adam
 
 WALKER = Spaces(obs=24, action=6)
 
@@ -55,19 +56,19 @@ def make_batch(objective: Objective, size: int) -> Batch:
         reward=normal(1),
         discount=torch.full((size, 1), 0.97),
         next_obs=obs + 0.1 * normal(WALKER.obs),
-        skill=torch.from_numpy(objective.skill.sample(size, rng)),
+        skill=torch.from_numpy(objective.skills.sample(size, rng)),
     )
 
 
 def objective_update(objective: Objective, lr: float = 1e-4) -> Callable[[Batch], None]:
     """What the agent does for its objective in one update."""
-    groups = objective.parameter_groups(lr)
-    adam = Adam(groups) if groups else None
+    groups, generator = objective.parameter_groups(lr), torch.Generator().manual_seed(0)
+    descent = Descent(objective.loss, adam(groups)) if groups else None
 
     def update(batch: Batch) -> None:
-        if adam is not None:
-            loss, _ = objective.loss(batch)
-            adam.step(adam.gradients(loss))
+        batch = objective.prepare(batch, generator)
+        if descent is not None:
+            descent.step(batch)
             objective.after_step()
         objective.reward(batch)
 
@@ -83,19 +84,19 @@ def solid(product: Product) -> Product:
 
 
 def measure(name: str, batch_size: int, hidden: int, seconds: float) -> Row:
-    cls, config = get_objective(name), AgentConfig(hidden=hidden, batch=batch_size)
+    cls, config = get_objective(name), DDPGConfig(hidden=hidden, batch=batch_size)
     options = cls.Options(**(cls.scales.get("laptop", {}) if batch_size < 1024 else {}))
-    agent, compiled = (Agent(WALKER, name, options, config) for _ in range(2))
-    compiled.compile_gradients()
+    agent, compiled = (build_agent(WALKER, name, options, "ddpg", config) for _ in range(2))
+    compiled.compile_losses()
     batch = make_batch(agent.objective, batch_size)
     update = objective_update(agent.objective)
     own = [solid(product) for product in record(lambda: update(batch))]
-    whole = [solid(product) for product in record(lambda: agent.update(batch))]
+    whole = [solid(product) for product in record(lambda: agent.update(batch, intrinsic=True))]
     times = interleave(
         {
             "floor": make_floor(whole),
-            "eager": lambda: agent.update(batch),
-            "compiled": lambda: compiled.update(batch),
+            "eager": lambda: agent.update(batch, intrinsic=True),
+            "compiled": lambda: compiled.update(batch, intrinsic=True),
             "own floor": make_floor(own),
             "own": lambda: update(batch),
         },

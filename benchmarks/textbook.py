@@ -1,8 +1,8 @@
-"""The update as one would write it from the paper: what the optimised one is compared with, in time and in numbers.
+"""The update as one would write it from the paper: what ours is compared with, in time and in numbers.
 
-Two separate critic heads, gradients for everything that has weights, s' embedded for queries and for keys, a (B, B, D)
-difference for the distances, one optimiser step after another, a loop over the target's parameters, `.item()` for each
-metric. CIC with its released options only.
+Gradients for everything that has weights, s' embedded for queries and for keys, a (B, B, D) difference for the
+distances, one optimiser step after another, a loop over the target's parameters, `.item()` for each metric. CIC with
+its released options and DDPG only.
 """
 
 from __future__ import annotations
@@ -18,30 +18,13 @@ from cic.core.types import Batch
 from cic.learning.agent import Agent
 
 
-def plain(trunk: nn.Sequential) -> nn.Sequential:
-    linear, norm, _ = copy.deepcopy(trunk)
-    return nn.Sequential(linear, norm, nn.Tanh())
-
-
 class TwoHeads(nn.Module):
-    """The critic with a trunk and two heads as separate layers, taken from a `cic` critic."""
+    """The critic with a trunk and two heads by name, taken from a `cic` critic."""
 
     def __init__(self, critic: nn.Module) -> None:
         super().__init__()
-        self.trunk = plain(critic.trunk)
-        hidden = critic.heads.in_features
-        self.q1, self.q2 = (self._head(critic, index, hidden) for index in range(2))
-
-    @staticmethod
-    def _head(critic: nn.Module, index: int, hidden: int) -> nn.Sequential:
-        first, last = nn.Linear(hidden, hidden), nn.Linear(hidden, 1)
-        rows = slice(index * hidden, (index + 1) * hidden)
-        with torch.no_grad():
-            first.weight.copy_(critic.heads.weight[rows])
-            first.bias.copy_(critic.heads.bias[rows])
-            last.weight.copy_(critic.out_weight[index].T)
-            last.bias.copy_(critic.out_bias[index, 0])
-        return nn.Sequential(first, nn.ReLU(), last)
+        self.trunk = copy.deepcopy(critic.trunk)
+        self.q1, self.q2 = copy.deepcopy(critic.heads)
 
     def forward(self, x: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         h = self.trunk(torch.cat([x, action], dim=-1))
@@ -52,13 +35,13 @@ class Textbook:
     """A CIC agent updated the plain way, starting from the weights and the random generator of `agent`."""
 
     def __init__(self, agent: Agent) -> None:
-        self.config = agent.config
+        self.config = agent.learner.config
         objective = agent.objective
         self.state_net = copy.deepcopy(objective.state)
         self.skill_net = copy.deepcopy(objective.discriminator.skill)
         self.pred_net = copy.deepcopy(objective.discriminator.prediction)
-        self.actor = nn.Sequential(plain(agent.actor.trunk), copy.deepcopy(agent.actor.head), nn.Tanh())
-        self.critic, self.target = TwoHeads(agent.critic), TwoHeads(agent.target)
+        self.actor = nn.Sequential(copy.deepcopy(agent.learner.actor), nn.Tanh())
+        self.critic, self.target = TwoHeads(agent.learner.critic), TwoHeads(agent.learner.target)
         self.generator = torch.Generator().manual_seed(0)
         self.generator.set_state(agent.generator.get_state())
         self.mean, self.var, self.count = 0.0, 1.0, 1e-4

@@ -13,7 +13,8 @@ from benchmarks.floor import flops, interleave, make_floor, record
 from benchmarks.textbook import Textbook
 from cic.core.types import Batch, Spaces
 from cic.envs import domains
-from cic.learning.agent import Agent, AgentConfig
+from cic.learning.agent import Agent, build_agent
+from cic.learning.learners import get_learner, learners
 from cic.learning.objectives.cic import CICOptions
 from cic.learning.particles import knn_distances
 from cic.learning.replay import Replay
@@ -47,8 +48,11 @@ def filled_replay(spaces: Spaces, skill_dim: int, steps: int = 5_000) -> Replay:
     return replay
 
 
-def prepared(spaces: Spaces, hidden: int, batch: int, skill_dim: int = 64) -> tuple[Agent, Replay, Batch]:
-    agent = Agent(spaces, "cic", CICOptions(skill_dim=skill_dim), AgentConfig(hidden=hidden, batch=batch))
+def prepared(
+    spaces: Spaces, hidden: int, batch: int, skill_dim: int = 64, learner: str = "ddpg"
+) -> tuple[Agent, Replay, Batch]:
+    config = get_learner(learner).Config(hidden=hidden, batch=batch)
+    agent = build_agent(spaces, "cic", CICOptions(skill_dim=skill_dim), learner, config)
     replay = filled_replay(spaces, skill_dim)
     return agent, replay, replay.sample(batch, np.random.default_rng(1))
 
@@ -62,17 +66,27 @@ def measure(size: Size, spaces: Spaces) -> dict[str, float]:
     torch.set_num_threads(size.threads)
     agent, replay, batch = prepared(spaces, size.hidden, size.batch)
     compiled, _, _ = prepared(spaces, size.hidden, size.batch)
-    compiled.compile_gradients()
+    compiled.compile_losses()
     textbook, rng = Textbook(agent), np.random.default_rng(1)
-    products = record(lambda: agent.update(batch))
+    products = record(lambda: agent.update(batch, intrinsic=True))
     calls: dict[str, Callable[[], Any]] = {
         "floor": make_floor(products),
-        "eager": lambda: agent.update(batch),
-        "compiled": lambda: compiled.update(batch),
+        "eager": lambda: agent.update(batch, intrinsic=True),
+        "compiled": lambda: compiled.update(batch, intrinsic=True),
         "textbook": lambda: textbook.update(batch),
         "sample": lambda: replay.sample(size.batch, rng),
     }
     return {"GFLOP": flops(products) / 1e9, **milliseconds(calls, size.seconds)}
+
+
+def by_learner(size: Size, spaces: Spaces) -> dict[str, float]:
+    """Milliseconds of an eager CIC update with each learner."""
+    torch.set_num_threads(size.threads)
+    calls: dict[str, Callable[[], Any]] = {}
+    for name in learners():
+        agent, _, batch = prepared(spaces, size.hidden, size.batch, learner=name)
+        calls[name] = partial(agent.update, batch, intrinsic=True)
+    return milliseconds(calls, size.seconds / 2)
 
 
 def acting(size: Size, spaces: Spaces) -> dict[str, float]:
@@ -98,7 +112,7 @@ def scaling(spaces: Spaces) -> None:
 
     def update(hidden: int = 256, batch: int = 256, skill_dim: int = 64) -> Callable[[], Any]:
         agent, _, sampled = prepared(spaces, hidden, batch, skill_dim)
-        return lambda: agent.update(sampled)
+        return lambda: agent.update(sampled, intrinsic=True)
 
     def neighbours(count: int) -> Callable[[], Any]:
         points = torch.randn(count, 64)
@@ -134,6 +148,9 @@ def main() -> None:
     for size in SIZES:
         print(f"{size.name}: batch {size.batch}, H {size.hidden}, {size.threads} thread(s)")
     walker = Spaces(domains()["walker"].obs, domains()["walker"].action)
+    for size in SIZES:
+        times = by_learner(size, walker)
+        print(f"CIC on {size.name}, eager: " + ", ".join(f"{name} {time:.2f} ms" for name, time in times.items()))
     for size in SIZES:
         times = acting(size, walker)
         print(f"acting at H {size.hidden}: " + ", ".join(f"{name} {time:.3f} ms" for name, time in times.items()))

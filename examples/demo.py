@@ -22,7 +22,7 @@ SMALL = {"hidden": 64, "batch": 128, "lr": 1e-3, "log_every": 5_000, "checkpoint
 PRETRAIN = {**SMALL, "steps": 16_000, "warmup": 1_000, "skill_dim": 16, "skill_every": 100, "normaliser": "std"}
 BUDGET = {**SMALL, "steps": 3_000, "warmup": 400}
 # ten random skills for 160 steps each; what they did teaches the critic before the policy moves
-SEARCH = {"method": "random", "search": 1_600, "trial_steps": 160, "trial_skip": 80}
+SEARCH = {"search": "random", "search_steps": 1_600, "trial_steps": 160, "trial_skip": 80}
 CORNERS = ("top_left", "top_right", "bottom_left", "bottom_right")
 
 

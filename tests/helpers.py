@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
+import inspect
 import math
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -55,19 +59,14 @@ def trunk(w: Weights, name: str, x: Doubles) -> Doubles:
 
 
 def actor(w: Weights, name: str, x: Doubles) -> Doubles:
-    return np.tanh(relu_mlp(w, f"{name}.head", trunk(w, f"{name}.trunk", x)))
+    """What the network says, before any squashing."""
+    return relu_mlp(w, f"{name}.head", trunk(w, f"{name}.trunk", x))
 
 
 def critic(w: Weights, name: str, x: Doubles, action: Doubles) -> Doubles:
-    """(2, B, 1), head by head."""
+    """(2, B, out), head by head."""
     hidden = trunk(w, f"{name}.trunk", np.concatenate([x, action], axis=1))
-    width = hidden.shape[1]
-    values = []
-    for head in range(2):
-        rows = slice(head * width, (head + 1) * width)
-        first = hidden @ w[f"{name}.heads.weight"][rows].T + w[f"{name}.heads.bias"][rows]
-        values.append(np.maximum(first, 0) @ w[f"{name}.out_weight"][head] + w[f"{name}.out_bias"][head])
-    return np.stack(values)
+    return np.stack([relu_mlp(w, f"{name}.heads.{head}", hidden) for head in range(2)])
 
 
 # ---- learning --------------------------------------------------------------------------------------------------
@@ -216,7 +215,7 @@ def build_objective(
     cls = get_objective(name)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return cls(Spaces(obs, action), hidden, cls.Options(**options), torch.Generator().manual_seed(seed))
+        return cls(Spaces(obs, action), hidden, cls.Options(**options))
 
 
 def random_batch(size: int, obs: int, action: int, skill: int, seed: int = 0, spread: float = 1.0) -> Batch:
@@ -235,3 +234,20 @@ def random_batch(size: int, obs: int, action: int, skill: int, seed: int = 0, sp
         rng.random((size, skill), dtype=np.float32),
     )
     return Batch(*(torch.from_numpy(array) for array in arrays))
+
+
+def documented_fields(options: type) -> set[str]:
+    """Fields whose next statement is a string, which is where `--help` looks."""
+    if not dataclasses.fields(options):
+        return set()
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(options))).body
+    assert isinstance(body, ast.ClassDef)
+    return {
+        field.target.id
+        for field, text in zip(body.body, body.body[1:], strict=False)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }

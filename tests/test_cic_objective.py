@@ -251,7 +251,7 @@ def test_encoded_policy_without_projection_sees_the_raw_skill() -> None:
 @pytest.mark.parametrize("skill_dim", [1, 2, 128])
 def test_any_skill_dimension_works(skill_dim: int) -> None:
     objective, batch = cic(skill_dim=skill_dim), batch_of(20, skill=skill_dim)
-    assert objective.skill.dim == objective.width == skill_dim
+    assert objective.skills.dim == objective.width == skill_dim
     assert torch.isfinite(objective.loss(batch)[0])
     assert torch.isfinite(objective.reward(batch)).all()
 

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from test_agent import batches, make_agent
+from agent_setup import BATCH, batches, make_agent
 
 import cic
-from cic.api import build
+from cic import api, envs
+from cic.core.config import to_dict
+from cic.core.errors import Interrupted
 from cic.learning import compilation
+from cic.learning.agent import Agent
 from cic.learning.compilation import LONG_RUN, Compiled, wanted
+from cic.learning.learners import learners
+from cic.learning.objectives import get_objective, objectives
 from cic.runs.folder import Run
-from cic.training.loop import Interrupted
+from cic.training.loop import Loop
+from cic.training.pretraining import Pretraining
+from cic.training.settings import override, pretrain_defaults
 
 needs_compiler = pytest.mark.skipif(compilation.missing() is not None, reason=str(compilation.missing()))
 
@@ -57,36 +64,73 @@ def test_what_does_not_compile_runs_plainly(monkeypatch: pytest.MonkeyPatch) -> 
     assert same._call is same._plain, "one warning is enough"
 
 
-@needs_compiler
-@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
-def test_compiled_updates_equal_plain_ones() -> None:
-    plain, compiled = make_agent(), make_agent()
-    compiled.compile_gradients()
-    for batch in batches(plain, 10):
-        expected, metrics = plain.update(batch), compiled.update(batch)
+def small(objective: str, learner: str) -> Agent:
+    return make_agent(
+        objective, learner, **({} if objective == "cic" else get_objective(objective).scales.get("smoke", {}))
+    )
+
+
+def assert_updates_agree(plain: Agent, compiled: Agent, functions: list[Any]) -> None:
+    for index, skill in enumerate(plain.objective.skills.sample(BATCH, np.random.default_rng(i)) for i in range(10)):
+        batch = batches(plain, 1, seed=index)[0]._replace(skill=torch.from_numpy(skill))
+        expected, metrics = (agent.update(batch, intrinsic=True) for agent in (plain, compiled))
         assert metrics.keys() == expected.keys()
         for name, value in expected.items():
             np.testing.assert_allclose(float(metrics[name]), float(value), rtol=1e-4, atol=1e-6, err_msg=name)
-    for (name, one), (_, other) in zip(plain.named_parameters(), compiled.named_parameters(), strict=True):
-        assert torch.allclose(one, other, rtol=1e-4, atol=1e-5), name
-    assert all(isinstance(f, Compiled) and f._call is not f._plain for f in compiled._gradients.values())
+    for function in functions:
+        assert isinstance(function, Compiled)
+        assert function._call is not function._plain, "it fell back"
 
 
 @needs_compiler
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+def test_a_compiled_loss_equals_the_plain_one() -> None:
+    """CIC's representation alone: to compile a whole update takes half a minute."""
+    plain, compiled = small("cic", "ddpg"), small("cic", "ddpg")
+    descent = compiled.descent("objective")
+    descent.compile(compiled.device, [])
+    assert_updates_agree(plain, compiled, [descent._gradients])
+    for (name, one), (_, other) in zip(plain.named_parameters(), compiled.named_parameters(), strict=True):
+        assert torch.allclose(one, other, rtol=1e-4, atol=1e-5), name
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    ("objective", "learner"),
+    [*((name, "ddpg") for name, _ in objectives()), *(("fixed", name) for name in learners() if name != "ddpg")],
+)
+def test_compiled_updates_equal_plain_ones(objective: str, learner: str) -> None:
+    plain, compiled = small(objective, learner), small(objective, learner)
+    compiled.compile_losses()
+    parts = [name for name in ("objective", *compiled.learner.losses()) if name != "objective" or compiled._learns]
+    assert_updates_agree(plain, compiled, [compiled.descent(name)._gradients for name in parts])
+    for (name, one), (_, other) in zip(plain.named_parameters(), compiled.named_parameters(), strict=True):
+        # Together: of a gradient near Adam's ε = 1e-8, as some of ProtoRL's 65,536 are, rounding decides the step.
+        assert torch.linalg.norm(one - other) < 1e-4 * torch.linalg.norm(one) + 1e-5, name
+
+
+class StopsAt200(Pretraining):
+    def at_boundary(self) -> None:
+        if self.loop.step >= 200:
+            self.loop.stop.by = "SIGINT"
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 def test_a_compiled_run_resumes_to_the_bit(tmp_path: Path) -> None:
-    settings = {"scale": "smoke", "compile": "on", "steps": 300, "checkpoint_every": 10_000, "quiet": True}
-    whole = cic.pretrain("gridworld", out=tmp_path / "whole", **settings)
-    shutil.copytree(whole.path, tmp_path / "stopped")
-    for name in ("checkpoints", "result.json", "metrics.jsonl"):
-        target = tmp_path / "stopped" / name
-        shutil.rmtree(target) if target.is_dir() else target.unlink()
-    loop = build(Run(tmp_path / "stopped"), quiet=True)
-    loop.at_boundary = lambda: setattr(loop, "_stop", "SIGINT" if loop.step >= 200 else None)  # type: ignore[method-assign]
+    changes = {"compile": "on", "steps": 300, "checkpoint_every": 10_000}
+    config = override(pretrain_defaults("gridworld", scale="smoke"), changes)
+    whole = cic.pretrain(config, out=tmp_path / "whole", quiet=True)
+    env = envs.make("gridworld", num_envs=1, seed=config.seed)
+    run = Run.plan(tmp_path / "stopped", "pretrain", to_dict(config)).create({"version": cic.__version__})
+    agent = api.make_agent(Pretraining, config)
     with pytest.raises(Interrupted, match="step 200"):
-        loop.train()
-    again = cic.resume(tmp_path / "stopped", quiet=True)
-    one, other = (Run(run.path).load_checkpoint() for run in (whole, again))
+        Loop(run, config, env, agent, StopsAt200(config), quiet=True).train()
+    again = cic.resume(run.path, quiet=True)
+    one, other = (Run(finished.path).load_checkpoint() for finished in (whole, again))
     assert one is not None
     assert other is not None
     for name, value in one[0]["agent"].items():

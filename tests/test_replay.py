@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -11,112 +10,11 @@ import torch
 from helpers import steady
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from replay_model import GAMMA, GOES_ON, TERMINATES, TRUNCATES, Case, Pair, experience, unpack
 
 from cic.core.errors import UserError
-from cic.core.types import Batch, Spaces
+from cic.core.types import Spaces
 from cic.learning.replay import Replay
-
-GAMMA = 0.9
-GOES_ON, TERMINATES, TRUNCATES = 0, 1, 2
-
-
-@dataclass
-class Record:
-    episode: int
-    obs: tuple[float, ...]
-    action: tuple[float, ...] = ()
-    reward: float = 0.0
-    terminated: bool = False
-    skill: tuple[float, ...] = ()
-    final: bool = False
-
-
-@dataclass
-class Lists:
-    """What a replay must be equal to: per copy a list of records, of which the newest `slots` are alive."""
-
-    copies: int
-    slots: int
-    nstep: int
-    streams: list[list[Record]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.streams = [[] for _ in range(self.copies)]
-
-    def transitions(self) -> dict[tuple[float, ...], tuple[float, ...]]:
-        """obs → (action, reward, discount, next_obs, skill) of every start."""
-        result = {}
-        for stream in self.streams:
-            alive = stream[-self.slots :]
-            for start in range(len(alive) - self.nstep):
-                window = alive[start : start + self.nstep + 1]
-                if len({record.episode for record in window}) == 1:
-                    reward = sum(GAMMA**i * record.reward for i, record in enumerate(window[:-1]))
-                    discount = 0.0 if window[-2].terminated else GAMMA**self.nstep
-                    first = window[0]
-                    result[first.obs] = (*first.action, reward, discount, *window[-1].obs, *first.skill)
-        return result
-
-
-class Pair:
-    """A replay and its model, fed the same steps. Observations are (copy, clock), so each is unique."""
-
-    def __init__(self, copies: int = 1, slots: int = 30, nstep: int = 3, skill_dim: int = 2, spare: int = 0) -> None:
-        self.skill_dim = skill_dim
-        self.replay = Replay(Spaces(2, 2), skill_dim, copies * slots + spare, copies, nstep, GAMMA)
-        self.lists = Lists(copies, slots, nstep)
-        self.clock, self.episode = 0, list(range(copies))
-        self.rng = np.random.default_rng(0)
-
-    def step(self, ends: list[int], skills: list[int]) -> None:
-        copies = self.lists.copies
-        self.clock += 1
-        obs = np.array([[copy, self.clock] for copy in range(copies)], np.float32)
-        after = obs + np.array([0, 0.5], np.float32)
-        action = self.rng.uniform(-1, 1, (copies, 2)).astype(np.float32)
-        reward = self.rng.standard_normal(copies).astype(np.float32)
-        skill = np.array([[number, -number] for number in skills], np.float32)[:, : self.skill_dim]
-        terminated = np.array([end == TERMINATES for end in ends])
-        done = np.array([end != GOES_ON for end in ends])
-        self.replay.add(obs, skill, action, reward, terminated)
-        if done.any():
-            self.replay.finish(after, done)
-        for copy, stream in enumerate(self.lists.streams):
-            stream.append(
-                Record(
-                    self.episode[copy],
-                    tuple(obs[copy]),
-                    tuple(action[copy]),
-                    float(reward[copy]),
-                    bool(terminated[copy]),
-                    tuple(skill[copy]),
-                )
-            )
-            if done[copy]:
-                stream.append(Record(self.episode[copy], tuple(after[copy]), final=True))
-                self.episode[copy] += copies
-
-    def check(self, draws: int = 3000) -> None:
-        """Every sample is allowed, and every allowed sample is drawn."""
-        expected = self.lists.transitions()
-        assert self.replay.ready() == bool(expected)
-        if not expected:
-            return
-        seen = unpack(self.replay.sample(draws, np.random.default_rng(1)))
-        assert set(seen) == set(expected)
-        for obs, transition in seen.items():
-            np.testing.assert_allclose(transition, expected[obs], rtol=1e-5, atol=1e-6)
-
-
-def unpack(batch: Batch) -> dict[tuple[float, ...], tuple[float, ...]]:
-    rows = torch.cat([batch.action, batch.reward, batch.discount, batch.next_obs, batch.skill], dim=1).numpy()
-    result: dict[tuple[float, ...], tuple[float, ...]] = {}
-    for obs, row in zip(batch.obs.numpy(), rows, strict=True):
-        key = tuple(obs)
-        assert key not in result or result[key] == tuple(row), "one start, two transitions"
-        result[key] = tuple(row)
-    return result
-
 
 # ---- hand-made -------------------------------------------------------------------------------------------------
 
@@ -168,8 +66,9 @@ def test_shapes_and_types_are_those_of_a_batch() -> None:
     for _ in range(6):
         pair.step([GOES_ON] * 2, [0, 1])
     batch = pair.replay.sample(5, np.random.default_rng(0))
-    assert [tuple(tensor.shape) for tensor in batch] == [(5, 2), (5, 2), (5, 1), (5, 1), (5, 2), (5, 2)]
-    assert {tensor.dtype for tensor in batch} == {torch.float32}
+    assert [tuple(tensor.shape) for tensor in batch[:6]] == [(5, 2), (5, 2), (5, 1), (5, 1), (5, 2), (5, 2)]
+    assert {tensor.dtype for tensor in batch[:6]} == {torch.float32}
+    assert batch.extras == {}
 
 
 @pytest.mark.parametrize("steps", [0, 1, 3])
@@ -191,29 +90,13 @@ def test_a_replay_too_small_for_its_returns_is_refused() -> None:
 # ---- any experience --------------------------------------------------------------------------------------------
 
 
-Case = tuple[Pair, list[tuple[list[int], list[int]]]]
-
-
-@st.composite
-def experience(draw: st.DrawFn) -> Case:
-    copies, nstep = draw(st.integers(1, 3)), draw(st.integers(1, 4))
-    slots = draw(st.integers(nstep + 1, 24))
-    pair = Pair(
-        copies, slots, nstep, skill_dim=draw(st.sampled_from([0, 1, 2])), spare=draw(st.integers(0, copies - 1))
-    )
-    end = st.sampled_from([GOES_ON] * draw(st.integers(1, 8)) + [TERMINATES, TRUNCATES])
-    skill = st.integers(0, draw(st.integers(0, 30)))  # few values: skills come back; many: they change all the time
-    step = st.tuples(st.lists(end, min_size=copies, max_size=copies), st.lists(skill, min_size=copies, max_size=copies))
-    return pair, draw(st.lists(step, min_size=1, max_size=70))
-
-
 @given(experience())
 @settings(steady, max_examples=150)
 def test_samples_are_exactly_those_of_the_lists(case: Case) -> None:
     """Short episodes, terminations, time limits, several copies, overflow and changing skills."""
     pair, steps = case
-    for index, (ends, skills) in enumerate(steps):
-        pair.step(ends, skills)
+    for index, step in enumerate(steps):
+        pair.step(*step)
         if index % 23 == 22:
             pair.check()
     pair.check()
@@ -273,9 +156,9 @@ def test_sampling_repeats_with_the_generator() -> None:
     pair = Pair(copies=2)
     for _ in range(40):
         pair.step([GOES_ON] * 2, [0, 1])
-    first = [tensor.clone() for tensor in pair.replay.sample(16, np.random.default_rng(5))]
+    first = pair.replay.sample(16, np.random.default_rng(5))
     again = pair.replay.sample(16, np.random.default_rng(5))
-    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(first[:6], again[:6], strict=True))
 
 
 # ---- views -----------------------------------------------------------------------------------------------------
@@ -304,6 +187,19 @@ def test_recent_steps_pair_each_reward_with_the_observation_it_led_to(length: in
         assert own == known[len(known) - len(own) :], "the newest, in order"
         assert len(own) <= steps
         assert len(own) >= min(steps - 1 - steps // 9, len(known))
+
+
+def test_recent_steps_can_be_paid_by_any_task() -> None:
+    replay = Replay(Spaces(1, 1), 0, 12, 1, 1, GAMMA, tasks=2)
+    for t in range(20):
+        paid = np.array([[10.0 * t, -t]], np.float32)
+        replay.add(
+            rows(t), np.zeros((1, 0)), rows(0), np.array([t / 8], np.float32), np.array([False]), task_rewards=paid
+        )
+    for task, factor in ((None, 1 / 8), (0, 10.0), (1, -1.0)):
+        next_obs, reward = replay.recent(5, task)
+        assert next_obs[:, 0].tolist() == [15, 16, 17, 18, 19]
+        assert reward[:, 0].tolist() == [factor * t for t in range(14, 19)]
 
 
 def test_recent_of_an_empty_replay_is_empty() -> None:
@@ -345,28 +241,34 @@ def test_a_restored_replay_continues_identically(case: Case, seed: int) -> None:
     pair, steps = case
     rng = np.random.default_rng(seed)
     cut = int(rng.integers(len(steps) + 1))
-    for ends, skills in steps[:cut]:
-        pair.step(ends, skills)
+    for step in steps[:cut]:
+        pair.step(*step)
     state = {name: array.copy() for name, array in pair.replay.state().items()}
     original = pair.replay
     restored = Replay(
-        Spaces(2, 2), pair.skill_dim, pair.lists.copies * pair.lists.slots, pair.lists.copies, pair.lists.nstep, GAMMA
+        Spaces(2, 2),
+        pair.skill_dim,
+        pair.lists.copies * pair.lists.slots,
+        pair.lists.copies,
+        pair.lists.nstep,
+        GAMMA,
+        2,
     )
     restored.restore(state)
-    for ends, skills in steps[cut:]:
+    for step in steps[cut:]:
         before = pair.rng.bit_generator.state, pair.clock, list(pair.episode), [list(s) for s in pair.lists.streams]
-        pair.step(ends, skills)
+        pair.step(*step)
         pair.rng.bit_generator.state, pair.clock, pair.episode, pair.lists.streams = before
         pair.replay = restored
-        pair.step(ends, skills)
+        pair.step(*step)
         pair.replay = original
     assert all(np.array_equal(a, restored.state()[name]) for name, a in original.state().items())
     pair.replay = restored
     pair.check()
     if original.ready():
-        first = [tensor.clone() for tensor in original.sample(8, np.random.default_rng(seed))]
+        first = original.sample(8, np.random.default_rng(seed))
         second = restored.sample(8, np.random.default_rng(seed))
-        assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+        assert all(torch.equal(a, b) for a, b in zip(first[:6], second[:6], strict=True))
 
 
 def test_a_state_holds_only_the_filled_part_of_the_ring() -> None:

@@ -21,7 +21,9 @@ from cic.runs.storage import read_tensors
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    return Run.create(tmp_path / "run", "pretrain", {"seed": 1, "milestones": [1, 2], "agent": {"lr": 0.1}}, "9.9")
+    return Run.plan(tmp_path / "run", "pretrain", {"seed": 1, "milestones": [1, 2], "learning": {"lr": 0.1}}).create(
+        {"version": "9.9"}
+    )
 
 
 def save(run: Run, step: int) -> None:
@@ -44,7 +46,7 @@ def harm(folder: Path, name: str = "agent.safetensors") -> None:
 def test_a_created_run_opens_with_its_config(run: Run) -> None:
     opened = Run(run.path)
     assert opened.kind == "pretrain"
-    assert opened.config == {"seed": 1, "milestones": [1, 2], "agent": {"lr": 0.1}}
+    assert opened.config == {"seed": 1, "milestones": [1, 2], "learning": {"lr": 0.1}}
     header = json.loads((run.path / "config.json").read_text())
     assert (header["format"], header["version"]) == (FORMAT, "9.9")
     assert not opened.finished
@@ -52,7 +54,7 @@ def test_a_created_run_opens_with_its_config(run: Run) -> None:
 
 def test_a_run_is_never_created_over_another(run: Run) -> None:
     with pytest.raises(UserError, match="holds a run already"):
-        Run.create(run.path, "finetune", {}, "1")
+        Run.plan(run.path, "finetune", {}).create({"version": "1"})
     assert Run(run.path).kind == "pretrain"
 
 
@@ -62,10 +64,14 @@ def test_a_run_is_never_created_over_another(run: Run) -> None:
         (None, "is missing"),
         ("{", "is damaged"),
         ("[]", "not the config of a run"),
-        ('{"format": 1}', "not the config of a run"),
-        ('{"format": 2, "version": "7.0", "kind": "pretrain", "config": {}}', r"newer version of cic \(7.0"),
-        ('{"format": 1, "kind": "banana", "config": {}}', "not the config of a run"),
-        ('{"format": 1, "kind": "pretrain", "config": []}', "not the config of a run"),
+        ('{"format": 2}', "not the config of a run"),
+        ('{"format": 3, "version": "7.0", "kind": "pretrain", "config": {}}', r"newer version of cic \(7.0"),
+        (
+            '{"format": 1, "version": "0.1.0", "kind": "pretrain", "config": {}}',
+            r"made by cic 0\.1.*open it with cic 0\.1",
+        ),
+        ('{"format": 2, "kind": "banana", "config": {}}', "not the config of a run"),
+        ('{"format": 2, "kind": "pretrain", "config": []}', "not the config of a run"),
     ],
 )
 def test_what_is_no_run_of_this_version_is_refused(run: Run, content: str | None, word: str) -> None:
@@ -88,7 +94,13 @@ def test_a_missing_folder_and_a_file_are_told_apart(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_the_users_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot make the folder"):
-        Run.create(tmp_path / "file" / "run", "pretrain", {}, "1")
+        Run.plan(tmp_path / "file" / "run", "pretrain", {}).create({"version": "1"})
+
+
+def test_a_planned_run_is_nowhere_yet(tmp_path: Path) -> None:
+    planned = Run.plan(tmp_path / "run", "pretrain", {"seed": 1})
+    assert (planned.path, planned.kind, planned.config) == (tmp_path / "run", "pretrain", {"seed": 1})
+    assert list(tmp_path.iterdir()) == []
 
 
 # ---- checkpoints -----------------------------------------------------------------------------------------------
@@ -155,7 +167,7 @@ def test_a_half_written_checkpoint_does_not_count(run: Run) -> None:
     assert steps(run.checkpoints()) == [100]
 
 
-@pytest.mark.parametrize("change", [{"seed": 2}, {"agent": {"lr": 0.2}}, {"more": 1}])
+@pytest.mark.parametrize("change", [{"seed": 2}, {"learning": {"lr": 0.2}}, {"more": 1}])
 def test_a_config_changed_after_the_checkpoint_is_refused(run: Run, change: dict[str, Any]) -> None:
     save(run, 100)
     header = json.loads((run.path / "config.json").read_text())
@@ -229,7 +241,7 @@ def test_a_step_means_its_milestone_while_its_checkpoint_is_there_and_after(run:
 
 
 def test_inherited_weights_come_back_and_damage_is_noticed(tmp_path: Path) -> None:
-    run = Run.create(tmp_path / "tuned", "finetune", {}, "1", inherited={"w": torch.arange(100.0)})
+    run = Run.plan(tmp_path / "tuned", "finetune", {}).create({"version": "1"}, {"w": torch.arange(100.0)})
     assert run.inherited()["w"].tolist() == list(range(100))
     path = run.path / "inherited" / "agent.safetensors"
     content = bytearray(path.read_bytes())
@@ -251,9 +263,9 @@ def test_a_folder_becomes_a_run_only_when_it_is_complete(tmp_path: Path, monkeyp
 
     monkeypatch.setattr("cic.runs.folder.write_folder", stop)
     with pytest.raises(KeyboardInterrupt):
-        Run.create(tmp_path / "tuned", "finetune", {}, "1", inherited={"w": torch.zeros(1)})
+        Run.plan(tmp_path / "tuned", "finetune", {}).create({"version": "1"}, {"w": torch.zeros(1)})
     monkeypatch.undo()
-    assert Run.create(tmp_path / "tuned", "finetune", {}, "1", inherited={"w": torch.zeros(1)}).inherited()
+    assert Run.plan(tmp_path / "tuned", "finetune", {}).create({"version": "1"}, {"w": torch.zeros(1)}).inherited()
 
 
 def test_a_run_in_a_folder_of_the_users_touches_nothing_of_theirs(tmp_path: Path) -> None:
@@ -261,7 +273,7 @@ def test_a_run_in_a_folder_of_the_users_touches_nothing_of_theirs(tmp_path: Path
     (tmp_path / ".git" / "objects").mkdir(parents=True)
     (tmp_path / ".notes").write_text("mine")
     (tmp_path / "src").mkdir()
-    run = Run.create(tmp_path, "finetune", {}, "1", inherited={"w": torch.zeros(1)})
+    run = Run.plan(tmp_path, "finetune", {}).create({"version": "1"}, {"w": torch.zeros(1)})
     save(run, 100)
     run.save_milestone(100, {"w": torch.zeros(1)})
     assert (tmp_path / ".git" / "objects").is_dir()

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from cic.core.errors import UserError
 from cic.learning.objectives import SkillSpace
-from cic.training.selection import RandomSkills, SelectionConfig, SkillSearch, default_skill, resolve
+from cic.training.selection import RandomSkills, SearchConfig, SkillSearch, default_skill, resolve
 
 BOX, SPHERE, ONEHOT, NONE = SkillSpace("box", 6), SkillSpace("sphere", 5), SkillSpace("onehot", 4), SkillSpace()
 Score = Callable[[np.ndarray], float]
 
 
-def search(space: SkillSpace, method: Any = "auto", budget: int = 4000, seed: int = 0, **config: Any) -> SkillSearch:
+def search(space: SkillSpace, name: Any = "auto", budget: int = 4000, seed: int = 0, **config: Any) -> SkillSearch:
     num_envs = config.pop("num_envs", 1)
-    return SkillSearch(space, SelectionConfig(method, **config), budget, seed, num_envs)
+    return SkillSearch(space, SearchConfig(name, **config), budget, seed, num_envs)
 
 
 def play(running: SkillSearch, score: Score, budget: int = 4000, num_envs: int = 1) -> list[np.ndarray]:
@@ -50,13 +50,13 @@ def steps_of(running: SkillSearch) -> list[int]:
     return [trial.steps for trial in running.trials]
 
 
-# ---- each method -----------------------------------------------------------------------------------------------
+# ---- each search -----------------------------------------------------------------------------------------------
 
 
 def test_the_grid_tries_forty_constant_vectors_for_a_hundred_steps_each() -> None:
     running = search(BOX)
     acted = play(running, quadratic(0.62))
-    assert running.method == "grid"
+    assert running.name == "grid"
     assert steps_of(running) == [100] * 40
     expected = np.repeat(np.linspace(0, 1, 40)[:, None], 6, axis=1)
     np.testing.assert_allclose(skills_of(running), expected, atol=1e-6)
@@ -80,17 +80,17 @@ def test_random_search_keeps_the_best_of_what_it_drew() -> None:
 def test_random_search_on_a_sphere_stays_on_it() -> None:
     running = search(SPHERE)
     play(running, lambda skill: float(skill[0]))
-    assert running.method == "random"
+    assert running.name == "random"
     np.testing.assert_allclose(np.linalg.norm(skills_of(running), axis=1), 1, rtol=1e-5)
     assert running.current[0] == skills_of(running)[:, 0].max()
 
 
-@pytest.mark.parametrize("method", ["cem", "cma"])
+@pytest.mark.parametrize("name", ["cem", "cma"])
 @pytest.mark.parametrize("dim", [2, 16])
-def test_adaptive_search_improves_on_a_quadratic(method: str, dim: int) -> None:
+def test_adaptive_search_improves_on_a_quadratic(name: str, dim: int) -> None:
     gains = []
     for seed in range(3):
-        running = search(SkillSpace("box", dim), method, seed=seed)
+        running = search(SkillSpace("box", dim), name, seed=seed)
         play(running, quadratic(0.8))
         tried = skills_of(running)
         assert tried.shape == (40, dim)
@@ -124,7 +124,7 @@ def test_cma_es_is_that_of_the_package() -> None:
 def test_every_corner_is_tried_once_and_equally_long(dim: int, budget: int) -> None:
     running = search(SkillSpace("onehot", dim), budget=budget)
     play(running, lambda skill: float(skill[dim - 2]), budget)
-    assert running.method == "each"
+    assert running.name == "each"
     np.testing.assert_array_equal(skills_of(running), np.eye(dim))
     assert steps_of(running) == [budget // dim] * dim
     np.testing.assert_array_equal(running.current, np.eye(dim)[dim - 2])
@@ -135,7 +135,7 @@ def test_fixed_tries_nothing_and_takes_the_constant() -> None:
     assert not running.searching
     assert running.trials == []
     np.testing.assert_array_equal(running.current, np.full(6, 0.5))
-    np.testing.assert_array_equal(search(BOX, "fixed", value=0.25).current, np.full(6, 0.25))
+    np.testing.assert_array_equal(search(BOX, "fixed", search_value=0.25).current, np.full(6, 0.25))
 
 
 def test_regression_acts_at_random_until_it_is_told_a_skill() -> None:
@@ -166,7 +166,7 @@ def test_without_a_budget_the_default_is_taken() -> None:
 
 
 @given(
-    method=st.sampled_from(["grid", "random", "cem", "cma", "each"]),
+    name=st.sampled_from(["grid", "random", "cem", "cma", "each"]),
     num_envs=st.integers(1, 9),
     trial_steps=st.integers(1, 60),
     dim=st.integers(2, 9),
@@ -174,15 +174,15 @@ def test_without_a_budget_the_default_is_taken() -> None:
 )
 @settings(steady, max_examples=150)
 def test_each_candidate_gets_the_same_number_of_steps(
-    method: str, num_envs: int, trial_steps: int, dim: int, budget: int
+    name: str, num_envs: int, trial_steps: int, dim: int, budget: int
 ) -> None:
     """However many copies act side by side, and whether or not the numbers divide the budget."""
-    space = SkillSpace("onehot" if method == "each" else "box", dim)
-    running = search(space, method, budget, trial_steps=trial_steps, num_envs=num_envs)
+    space = SkillSpace("onehot" if name == "each" else "box", dim)
+    running = search(space, name, budget, trial_steps=trial_steps, num_envs=num_envs)
     acted = play(running, lambda skill: float(skill[0]), budget, num_envs)
     assert not running.searching
     assert len(set(steps_of(running))) == 1
-    if method != "each" and trial_steps <= budget - num_envs:
+    if name != "each" and trial_steps <= budget - num_envs:
         assert steps_of(running)[0] >= trial_steps
     assert len(acted) * num_envs < budget + num_envs, "the search stays inside its budget"
     assert running.table()["trials"][0]["steps"] == steps_of(running)[0]
@@ -198,9 +198,9 @@ def test_of_equal_candidates_the_first_is_kept() -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("method", ["grid", "random", "cem", "cma"])
-def test_returns_that_are_no_numbers_never_win(method: str, bad: float) -> None:
-    running = search(BOX, method)
+@pytest.mark.parametrize("name", ["grid", "random", "cem", "cma"])
+def test_returns_that_are_no_numbers_never_win(name: str, bad: float) -> None:
+    running = search(BOX, name)
     play(running, lambda skill: bad if skill[0] > 0.4 else float(skill[0]))
     assert len(running.trials) == 40
     assert np.isfinite(skills_of(running)).all(), "the search goes on with numbers"
@@ -226,7 +226,7 @@ def test_the_table_says_what_was_tried_and_what_came_of_it() -> None:
     play(running, lambda skill: float(skill @ np.array([1, 4, 2, 3])), 40)
     table = json.loads(json.dumps(running.table()))
     assert table == {
-        "method": "each",
+        "search": "each",
         "chosen": 1,
         "skill": [0, 1, 0, 0],
         "trials": [
@@ -238,12 +238,12 @@ def test_the_table_says_what_was_tried_and_what_came_of_it() -> None:
 
 @pytest.mark.parametrize("cut", [0, 1, 9, 10, 11, 79, 80, 123, 240, 399, 400])
 @pytest.mark.parametrize(
-    ("space", "method"), [(BOX, "grid"), (BOX, "random"), (BOX, "cem"), (BOX, "cma"), (ONEHOT, "each"), (BOX, "fixed")]
+    ("space", "name"), [(BOX, "grid"), (BOX, "random"), (BOX, "cem"), (BOX, "cma"), (ONEHOT, "each"), (BOX, "fixed")]
 )
-def test_a_restored_search_continues_identically(space: SkillSpace, method: str, cut: int) -> None:
+def test_a_restored_search_continues_identically(space: SkillSpace, name: str, cut: int) -> None:
     noise = np.random.default_rng(0).standard_normal(400).astype(np.float32)
-    first = search(space, method, 400, seed=7, trial_steps=10)
-    second = search(space, method, 400, seed=7, trial_steps=10)
+    first = search(space, name, 400, seed=7, trial_steps=10)
+    second = search(space, name, 400, seed=7, trial_steps=10)
 
     def go(running: SkillSearch, start: int, stop: int) -> list[list[float]]:
         acted = []
@@ -260,21 +260,21 @@ def test_a_restored_search_continues_identically(space: SkillSpace, method: str,
     assert first.state() == second.state()
 
 
-@pytest.mark.parametrize("method", ["grid", "random", "cem", "cma"])
-def test_numpys_global_generator_is_left_alone(method: str) -> None:
+@pytest.mark.parametrize("name", ["grid", "random", "cem", "cma"])
+def test_numpys_global_generator_is_left_alone(name: str) -> None:
     np.random.seed(123)  # noqa: NPY002
     before = np.random.get_state()  # noqa: NPY002
-    play(search(BOX, method), quadratic(0.3))
+    play(search(BOX, name), quadratic(0.3))
     after = np.random.get_state()  # noqa: NPY002
     assert before[2] == after[2]
     np.testing.assert_array_equal(before[1], after[1])
 
 
-@pytest.mark.parametrize("method", ["random", "cem", "cma"])
-def test_the_seed_decides_the_candidates(method: str) -> None:
+@pytest.mark.parametrize("name", ["random", "cem", "cma"])
+def test_the_seed_decides_the_candidates(name: str) -> None:
     tried = []
     for seed in (1, 1, 2):
-        running = search(BOX, method, seed=seed)
+        running = search(BOX, name, seed=seed)
         play(running, quadratic(0.3))
         tried.append(skills_of(running))
     assert (tried[0] == tried[1]).all()
@@ -290,17 +290,17 @@ def test_auto_takes_what_the_space_suggests(space: SkillSpace, natural: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("space", "method"),
+    ("space", "name"),
     [(SPHERE, "grid"), (ONEHOT, "cem"), (BOX, "each"), (NONE, "grid"), (SkillSpace("box", 1), "cma")],
 )
-def test_methods_that_do_not_fit_are_refused(space: SkillSpace, method: Any) -> None:
+def test_searches_that_do_not_fit_are_refused(space: SkillSpace, name: Any) -> None:
     with pytest.raises(UserError, match=r"choose|CMA-ES"):
-        resolve(method, space)
+        resolve(name, space)
 
 
 def test_trials_need_at_least_a_step() -> None:
     with pytest.raises(UserError, match="trial_steps"):
-        SelectionConfig(trial_steps=0)
+        SearchConfig(trial_steps=0)
 
 
 # ---- pre-training ----------------------------------------------------------------------------------------------

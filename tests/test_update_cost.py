@@ -14,7 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from cic.core.types import Spaces
 from cic.learning import particles
-from cic.learning.agent import Agent, AgentConfig
+from cic.learning.agent import build_agent
+from cic.learning.learners import get_learner, learners
 from cic.learning.objectives import get_objective, objectives
 
 aten = torch.ops.aten
@@ -33,19 +34,19 @@ def topk(values: Tensor, k: int) -> Tensor:
     return values.topk(k, dim=1, largest=False, sorted=False).values
 
 
+@pytest.mark.parametrize("learner", list(learners()))
 @pytest.mark.parametrize("name", [name for name, _ in objectives()])
-@pytest.mark.parametrize("learn", [True, False])
-def test_an_update_never_waits(name: str, learn: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_update_never_waits(name: str, learner: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cls = get_objective(name)
-    options = cls.Options(**cls.scales.get("smoke", {}))
-    agent = Agent(Spaces(24, 3), name, options, AgentConfig(hidden=16, batch=32), learn_objective=learn)
-    batch = make_batch(agent.objective.skill)
+    options, config = cls.Options(**cls.scales.get("smoke", {})), get_learner(learner).Config(hidden=16, batch=32)
+    agent = build_agent(Spaces(24, 3), name, options, learner, config)
+    batch = make_batch(agent.objective.skills)
     monkeypatch.setattr(particles, "_smallest", topk)  # what runs on a device; the CPU has a branch of its own
     for method in ("item", "cpu", "numpy", "tolist", "__bool__", "__float__", "__int__"):
         monkeypatch.setattr(Tensor, method, lambda *_, method=method: pytest.fail(f"Tensor.{method} waits"))
     with NoWaiting(), torch.autograd.set_multithreading_enabled(False):
-        agent.update(batch)
-        agent.update(batch)
+        for intrinsic in (True, True, False, False):  # twice each: TD3's actor moves at every second
+            agent.update(batch, intrinsic=intrinsic)
 
 
 def test_the_guard_sees_waiting() -> None:
@@ -55,21 +56,21 @@ def test_the_guard_sees_waiting() -> None:
 
 _MEMORY = """
 import resource, torch
-from cic.learning.agent import Agent, AgentConfig
+from cic.learning.agent import build_agent
+from cic.learning.learners.ddpg import DDPGConfig
 from cic.learning.objectives.cic import CICOptions
 from cic.core.types import Batch, Spaces
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
-agent = Agent(Spaces(78, 12), "cic", CICOptions(), AgentConfig())
-agent.optimisers
+agent = build_agent(Spaces(78, 12), "cic", CICOptions(), "ddpg", DDPGConfig())
 widths = {"obs": 78, "action": 12, "reward": 1, "discount": 1, "next_obs": 78, "skill": 64}
 batch = Batch(**{name: torch.rand(1024, width) for name, width in widths.items()})
 torch.rand(64, 64, requires_grad=True).matmul(torch.rand(64, 64)).sum().backward()  # the libraries themselves
 before = peak()
-for _ in range(3):
-    agent.update(batch)
+for _ in range(2):  # the second has Adam's moments from the start
+    agent.update(batch, intrinsic=True)
 print(peak() - before)
 """
 

@@ -11,10 +11,10 @@ action = agent.act(obs, skill)
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from cic import envs  # light, and with it gymnasium knows the ids `cic/walker-run-v0`
+from cic import envs  # light: no numpy, no Gymnasium, no MuJoCo
 from cic.envs import register_env
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from cic.api import evaluate, finetune, load, pretrain, resume

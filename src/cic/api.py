@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,19 +18,21 @@ from cic import __version__, envs
 from cic.core.config import to_dict
 from cic.core.errors import UserError
 from cic.core.types import Array, Spaces
-from cic.learning.agent import Agent
+from cic.envs.base import VectorEnv
+from cic.learning.agent import Agent, build_agent
+from cic.learning.objectives import NoOptions, get_objective
 from cic.runs.folder import Run
-from cic.runs.storage import Tensors, load_weights
-from cic.training.evaluation import evaluate_task, rollout
+from cic.runs.provenance import provenance
+from cic.runs.storage import Tensors, load_weights, read_json
+from cic.training.evaluation import rollout
 from cic.training.loop import Loop
-from cic.training.phases import Finetuning, Pretraining
-from cic.training.selection import default_skill
+from cic.training.phase import Phase
+from cic.training.phases import PHASES, config_of, phase_of
 from cic.training.settings import (
     FinetuneConfig,
     FinetuneSettings,
     LoopConfig,
     PretrainConfig,
-    config_from_dict,
     finetune_defaults,
     override,
     pretrain_defaults,
@@ -47,11 +48,12 @@ class Finished:
 
 
 def pretrain(
-    domain: str | PretrainConfig[Any],
+    domain: str | PretrainConfig[Any, Any],
     objective: str = "cic",
     *,
     scale: str = "laptop",
     preset: str | None = None,
+    learner: str = "ddpg",
     out: Path | str | None = None,
     quiet: bool = False,
     **settings: Any,
@@ -60,7 +62,7 @@ def pretrain(
     if isinstance(domain, PretrainConfig):
         config = domain
     else:
-        config = override(pretrain_defaults(domain, objective, scale, preset), settings)
+        config = override(pretrain_defaults(domain, objective, scale, preset, learner), settings)
     name, task = envs.split_name(config.domain)
     if task is not None:
         raise UserError(f'pre-training is reward-free: give the domain "{name}", not the task "{config.domain}"')
@@ -71,10 +73,11 @@ def pretrain(
 
 def finetune(
     run: Path | str | None,
-    task: str | FinetuneSettings,
+    task: str | FinetuneSettings[Any],
     *,
     at: int | None = None,
     scale: str | None = None,
+    learner: str | None = None,
     out: Path | str | None = None,
     quiet: bool = False,
     **settings: Any,
@@ -83,7 +86,9 @@ def finetune(
 
     Without `scale`, that of the pre-training and its learner's settings.
     """
-    given = task if isinstance(task, FinetuneSettings) else override(starting_point(run, task, scale), settings)
+    given = (
+        task if isinstance(task, FinetuneSettings) else override(starting_point(run, task, scale, learner), settings)
+    )
     domain, name = envs.split_name(given.task)
     if name is None and domain in envs.domains():
         tasks = ", ".join(f"{domain}-{known}" for known in envs.domains()[domain].tasks)
@@ -92,45 +97,55 @@ def finetune(
     source = _source(run, at, domain, given) if run is not None else None
     config = _finetune_config(given, source, str(run))
     path = _new_folder(out, f"finetune-{config.objective}-{config.task}-s{config.seed}")
-    weights = source.agent.state_dict() if source else None
-    return _start(path, "finetune", config, weights, quiet)
+    return _start(path, "finetune", config, source.weights if source else None, quiet)
 
 
-def starting_point(run: Path | str | None, task: str, scale: str | None) -> FinetuneSettings:
+def starting_point(
+    run: Path | str | None, task: str, scale: str | None, learner: str | None = None
+) -> FinetuneSettings[Any]:
     """A finetuning's settings before the user's own: those of the scale, or of the pre-training that it continues."""
-    if run is None or scale is not None:
-        return finetune_defaults(task, scale or "laptop")
-    opened = Run(run)
-    config = config_from_dict(opened.kind, opened.config)
-    return dataclasses.replace(finetune_defaults(task, config.scale), agent=config.agent)
+    if run is None:
+        return finetune_defaults(task, scale or "laptop", learner or "ddpg")
+    before = config_of(Run(run))
+    start = finetune_defaults(task, scale or before.scale, learner or before.learner)
+    if scale is None and start.learner == before.learner:
+        return dataclasses.replace(start, learning=before.learning)
+    return start
 
 
 @dataclass(frozen=True)
 class _Source:
+    """A pre-training, as a finetuning needs it."""
+
     agent: Agent
-    config: PretrainConfig[Any]
+    weights: Tensors
+    config: PretrainConfig[Any, Any]
     step: int
 
 
-def _source(path: Path | str, at: int | None, domain: str, given: FinetuneSettings) -> _Source:
+def _source(path: Path | str, at: int | None, domain: str, given: FinetuneSettings[Any]) -> _Source:
     run = Run(path)
-    if run.kind != "pretrain":
+    if not phase_of(run).intrinsic:
         raise UserError(f"{path} is a finetuning run: give the folder of a pre-training")
-    config = config_from_dict(run.kind, run.config)
+    config = config_of(run)
     if config.domain != domain and config.domain != given.task:
         raise UserError(f'{path} was pre-trained in "{config.domain}", which has no task "{given.task}"')
-    if config.agent.hidden != given.agent.hidden:
+    if config.learner != given.learner:
         raise UserError(
-            f"{path} has networks of width {config.agent.hidden}, the finetuning asks for {given.agent.hidden}: "
-            f"add --hidden {config.agent.hidden} or --scale {config.scale}"
+            f"{path} was pre-trained with {config.learner}: drop --learner, or pre-train with {given.learner}"
+        )
+    if config.learning.hidden != given.learning.hidden:
+        raise UserError(
+            f"{path} has networks of width {config.learning.hidden}, the finetuning asks for {given.learning.hidden}: "
+            f"add --hidden {config.learning.hidden} or --scale {config.scale}"
         )
     agent, step = _load_agent(run, config, at)
-    return _Source(agent, config, step)
+    return _Source(agent, agent.state_dict(), config, step)
 
 
 def _whole_skill(given: Sequence[float], agent: Agent) -> tuple[float, ...]:
     """The skill as it was given; one number stands for all dimensions."""
-    dim = agent.objective.skill.dim
+    dim = agent.objective.skills.dim
     if dim == 0:
         raise UserError("this agent has no skills: drop --skill")
     if len(given) not in (1, dim):
@@ -140,13 +155,11 @@ def _whole_skill(given: Sequence[float], agent: Agent) -> tuple[float, ...]:
     return tuple(given) if len(given) == dim else tuple(given) * dim
 
 
-def _finetune_config(given: FinetuneSettings, source: _Source | None, path: str) -> FinetuneConfig[Any]:
+def _finetune_config(given: FinetuneSettings[Any], source: _Source | None, path: str) -> FinetuneConfig[Any, Any]:
     shared = {f.name: getattr(given, f.name) for f in dataclasses.fields(given)}
     if source is None:
         if given.skill is not None:
             raise UserError("--skill needs a pre-trained run: an agent from scratch has no skills")
-        from cic.learning.objectives import NoOptions
-
         origin: dict[str, Any] = {"objective": "ddpg", "pretrained": None, "pretrain_steps": 0, "pretrain_seed": None}
         return FinetuneConfig(**shared, **origin, options=NoOptions())
     if given.skill is not None:
@@ -166,13 +179,22 @@ def resume(run: Path | str, *, quiet: bool = False) -> Finished:
     opened = Run(run)
     if opened.finished:
         raise UserError(f"{run} is finished already")
-    return Finished(opened.path, build(opened, quiet).train())
+    config = config_of(opened)
+    agent, env, phase = _parts(phase_of(opened), config)
+    if getattr(config, "pretrained", None) is not None:
+        agent.inherit(opened.inherited(), config.critic)
+    return Finished(opened.path, Loop(opened, config, env, agent, phase, quiet).train())
 
 
 def load(run: Path | str, *, at: int | None = None) -> Agent:
-    """The agent of a run, ready to `act(obs, skill)`; `at` picks a milestone's step."""
+    """The agent of a run, ready to `act(obs, skill)`; `at` picks a milestone's step.
+
+    A finetuned agent acts by the skill that it chose unless it is given another.
+    """
     opened = Run(run)
-    return _load_agent(opened, config_from_dict(opened.kind, opened.config), at)[0]
+    agent, _ = _load_agent(opened, config_of(opened), at)
+    agent.skill = chosen_skill(opened)
+    return agent
 
 
 @dataclass(frozen=True)
@@ -191,77 +213,64 @@ def evaluate(
     Without `skill`, each episode of a pre-trained agent follows a skill of its own, drawn at random (zero-shot).
     """
     opened = Run(run)
-    config = config_from_dict(opened.kind, opened.config)
-    agent, _ = _load_agent(opened, config, at)
-    space = agent.objective.skill
+    config = config_of(opened)
+    agent = load(run, at=at)
     if skill is not None:
         skill = np.array(_whole_skill(np.ravel(skill).tolist(), agent), np.float32)
-    if opened.kind == "finetune":
-        used = skill if skill is not None else chosen_skill(opened, agent, config)
-        returns = evaluate_task(agent, config.task, used, episodes=episodes, seed=seed)
-        return Evaluation(used.tolist(), {config.task: returns.tolist()})
-    env = envs.make(config.domain, num_envs=episodes, seed=seed)
+    used = agent.skill if skill is None else skill
+    env = envs.make(phase_of(opened).environment(config), num_envs=episodes, seed=seed)
     try:
-        used = skill if skill is not None else space.sample(episodes, np.random.default_rng(seed))
-        measured = rollout(agent, env, used, seed=seed).returns
+        drawn = agent.objective.skills.sample(episodes, np.random.default_rng(seed)) if used is None else used
+        measured = rollout(agent, env, drawn, seed=seed).returns
     finally:
         env.close()
-    if env.tasks:
-        del measured["reward"]
-    return Evaluation(None if skill is None else skill.tolist(), {task: r.tolist() for task, r in measured.items()})
+    paid = measured.pop("reward")
+    if env.task is not None or not env.tasks:
+        measured = {env.name: paid}
+    return Evaluation(None if used is None else used.tolist(), {task: r.tolist() for task, r in measured.items()})
 
 
-def chosen_skill(run: Run, agent: Agent, config: FinetuneConfig[Any]) -> Array:
-    """The skill that a finetuning settled on."""
-    from cic.runs.storage import read_json
-
+def chosen_skill(run: Run) -> Array | None:
+    """The skill that a finetuning settled on; None if there is none yet, or none to choose."""
     for name in ("result.json", "trials.json"):
         if (run.path / name).exists() and (skill := read_json(run.path / name).get("skill")) is not None:
             return np.array(skill, np.float32)
-    if config.skill is not None:
-        return np.array(config.skill, np.float32)
-    return default_skill(agent.objective.skill, config.selection.value)
+    given = run.config.get("skill")
+    return None if given is None else np.array(given, np.float32)
 
 
 # ---- making and opening ----------------------------------------------------------------------------------------
 
 
-def _start(path: Path, kind: Any, config: Any, inherited: Tensors | None, quiet: bool) -> Finished:
-    """A new run. A mistake in its settings leaves no folder behind."""
-    fresh = not path.exists()
-    run = Run.create(path, kind, to_dict(config), __version__, inherited)
-    try:
-        loop = build(run, quiet)
-    except UserError:
-        (path / "config.json").unlink()
-        shutil.rmtree(path if fresh else path / "inherited", ignore_errors=True)
-        raise
+def _start(path: Path, kind: str, config: Any, inherited: Tensors | None, quiet: bool) -> Finished:
+    """A new run. Its parts are made first, so that a mistake in the settings leaves no folder behind."""
+    agent, env, phase = _parts(PHASES[kind], config)
+    if inherited is not None:
+        agent.inherit(inherited, config.critic)
+    run = Run.plan(path, kind, to_dict(config))
+    loop = Loop(run, config, env, agent, phase, quiet)
+    title = get_objective(config.objective).title
+    run.create({"version": __version__, "title": title, **provenance(config.device)}, inherited)
     return Finished(path, loop.train())
 
 
-def build(run: Run, quiet: bool = False) -> Loop:
-    """The loop that a run folder describes, at its beginning."""
-    config = config_from_dict(run.kind, run.config)
-    agent = make_agent(config, learn_objective=run.kind == "pretrain")
-    if run.kind == "pretrain":
-        return Pretraining(run, config, agent, quiet)
-    if config.pretrained is not None:
-        before = make_agent(config, learn_objective=False)
-        load_weights(before, run.inherited(), run.path)
-        agent.inherit(before, config.critic)
-    return Finetuning(run, config, agent, quiet)
+def _parts(phase: type[Phase], config: Any) -> tuple[Agent, VectorEnv, Phase]:
+    """What a loop is made of."""
+    agent = make_agent(phase, config)
+    env = envs.make(phase.environment(config), num_envs=config.num_envs, seed=config.seed)
+    return agent, env, phase(config)
 
 
-def make_agent(config: Any, learn_objective: bool) -> Agent:
-    name = config.domain if isinstance(config, PretrainConfig) else config.task
-    return Agent(
-        _spaces(name),
+def make_agent(phase: type[Phase], config: Any) -> Agent:
+    """The agent that a run's settings describe, with fresh weights."""
+    return build_agent(
+        _spaces(phase.environment(config)),
         config.objective,
         config.options,
-        config.agent,
+        config.learner,
+        config.learning,
         seed=config.seed,
         device=config.device,
-        learn_objective=learn_objective,
     )
 
 
@@ -278,7 +287,7 @@ def _spaces(name: str) -> Spaces:
 
 
 def _load_agent(run: Run, config: Any, at: int | None) -> tuple[Agent, int]:
-    agent = make_agent(config, learn_objective=False)
+    agent = make_agent(phase_of(run), config)
     weights, step = run.weights(at)
     load_weights(agent, weights, run.path)
     return agent, step
@@ -291,7 +300,7 @@ def _new_folder(out: Path | str | None, name: str) -> Path:
     return Path("runs") / f"{name.replace(':', '_').replace('/', '_')}-{stamp}-{secrets.token_hex(2)}"
 
 
-def _check(config: LoopConfig) -> None:
+def _check(config: LoopConfig[Any]) -> None:
     """What this machine cannot do, before anything is made."""
     try:
         torch.empty(0, device=config.device)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cic import __version__
-from cic.core.errors import UserError, unknown
+from cic.core.errors import Interrupted, UserError, unknown
 
 COMMANDS = {
     "pretrain": "discover skills in a domain, without rewards",
@@ -62,9 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         hint = "; make room, then continue with --resume" if error.errno == errno.ENOSPC else ""
         print(f"cic: {where}{error.strerror or error}{hint}", file=sys.stderr)
         return 2
-    except Exception as error:
-        if type(error).__name__ != "Interrupted":  # its module is heavy, and --help must be quick
-            raise
+    except Interrupted as error:
         print(f"cic: {error}", file=sys.stderr)
         return 130
     except KeyboardInterrupt:
@@ -162,6 +160,7 @@ def _pretrain(args: list[str]) -> None:
     import tyro
 
     from cic.api import pretrain
+    from cic.learning.learners import get_learner
     from cic.learning.objectives import get_objective
     from cic.training.settings import PretrainConfig, pretrain_defaults
 
@@ -169,12 +168,14 @@ def _pretrain(args: list[str]) -> None:
         return
     objective = _peek(args, "--objective") or "cic"
     generic: Any = PretrainConfig
-    default = pretrain_defaults(tyro.MISSING, objective, _peek(args, "--scale") or "laptop", _peek(args, "--preset"))
+    learner = _peek(args, "--learner") or "ddpg"
+    scale = _peek(args, "--scale") or "laptop"
+    default = pretrain_defaults(tyro.MISSING, objective, scale, _peek(args, "--preset"), learner)
     out = tyro.conf.arg(help="Folder of the run; by default a new one under runs/.")
     again = tyro.conf.arg(help="Continue this run instead; takes no other setting but --quiet.")
     cls = _wrap(
         "Pretrain",
-        generic[get_objective(objective).Options],
+        generic[get_objective(objective).Options, get_learner(learner).Config],
         [
             ("out", Annotated[Path | None, out], None),
             ("resume", Annotated[Path | None, again], None),
@@ -196,10 +197,11 @@ def _finetune(args: list[str]) -> None:
     if _resumed(args, "finetune"):
         return
     first = args[0] if args and not args[0].startswith("-") else None
-    default = starting_point(first, tyro.MISSING, _peek(args, "--scale"))
+    default = starting_point(first, tyro.MISSING, _peek(args, "--scale"), _peek(args, "--learner"))
+    generic: Any = FinetuneSettings
     cls = _wrap(
         "Finetune",
-        FinetuneSettings,
+        generic[type(default.learning)],
         [
             (
                 "run",
@@ -355,6 +357,8 @@ def _report(args: list[str]) -> None:
     given = _parse(cls, args, "report")
 
     def made(result: ReportResult) -> None:
+        for finding in result.findings:
+            print(finding)
         for notice in result.notices:
             print(f"cic: note: {notice}", file=sys.stderr)
         print(

@@ -15,13 +15,17 @@ from cic.core.errors import UserError
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("wlaker", 'unknown environment "wlaker"; did you mean "walker"?'),
+        ("wlaker", 'unknown environment "wlaker"; did you mean "walker" or "walker-'),
         ("walker-rnu", 'unknown task of walker "rnu"; did you mean "run"?'),
         ("jaco-reach_topleft", 'did you mean "reach_top_left"?'),
         ("quadruped-", "unknown task of quadruped"),
         ("", "unknown environment"),
+        ("Hopper-v5", 'unknown environment "Hopper-v5"; did you mean "gymnasium:Hopper-v5"?'),
+        ("Hopper-v5?frame_skip=2", 'did you mean "gymnasium:Hopper-v5?frame_skip=2"?'),
+        ("gymnasium:Hopper-v5?frame_skip", '"?key=value&key=value", each key once; "frame_skip" is not'),
+        ("gymnasium:Hopper-v5?no_such_thing=1", "failed with TypeError: "),
         ("cic/walker-fly-v0", 'unknown task of walker "fly"'),
-        ("zzz", "choose one of: "),
+        ("zzz", "the domains are walker, quadruped, jaco, point_mass, hopper, gridworld"),
         ("gymnasium:Hoper-v5", 'making "gymnasium:Hoper-v5" failed with NameNotFound'),
     ],
 )
@@ -30,6 +34,13 @@ def test_unknown_names(name: str, message: str) -> None:
         cic.envs.make(name)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_an_unknown_environment_lists_the_near_ones() -> None:
+    with pytest.raises(UserError) as error:
+        cic.envs.make("walkr-run")
+    assert 'did you mean "walker-run"' in str(error.value)
+    assert "quadruped" not in str(error.value)
 
 
 def test_a_name_must_be_a_string() -> None:
@@ -136,11 +147,11 @@ def test_reset_masks(mask: Any) -> None:
 def test_states_of_others() -> None:
     walker, hopper = cic.envs.make("walker", 2), cic.envs.make("hopper", 2)
     with pytest.raises(UserError, match="'physics' has shape"):
-        hopper.set_state(walker.get_state())
+        hopper.restore(walker.state())
     with pytest.raises(UserError, match="has no 'random'"):
-        walker.set_state({k: v for k, v in walker.get_state().items() if k != "random"})
+        walker.restore({k: v for k, v in walker.state().items() if k != "random"})
     with pytest.raises(UserError, match="has shape"):
-        cic.envs.make("walker", 3).set_state(walker.get_state())
+        cic.envs.make("walker", 3).restore(walker.state())
 
 
 @pytest.mark.parametrize("action", [0.0, 0.5])
@@ -151,11 +162,11 @@ def test_unstable_physics_is_not_passed_over(
     monkeypatch.chdir(tmp_path)  # MuJoCo logs it into the current folder
     env = cic.envs.make("walker", n)
     env.reset()
-    state = env.get_state()
+    state = env.state()
     state["physics"][-1, 10:19] = 9e9  # the velocities
-    env.set_state(state)
+    env.restore(state)
     with pytest.raises(RuntimeError, match=f"walker: the simulation of copy {n - 1} became unstable"):
         env.step(np.full((n, 6), action, np.float32))
     state["physics"][-1, 1:10] = 1e11  # the positions
     with pytest.raises(UserError, match="its physics is unstable"):
-        env.set_state(state)
+        env.restore(state)

@@ -8,10 +8,20 @@ import ground_truth
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium import wrappers
+from gymnasium.envs.mujoco.hopper_v5 import HopperEnv
 from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 import cic.envs
 from cic.core.errors import UserError
+
+REWARDS: dict[str, Any] = {"array reward": np.ones(1), "text reward": "much", "no reward": None}
+RESULTS: dict[str, Any] = {
+    "four": (0, 0, 0, {}),
+    "dict": {"obs": 0},
+    "nothing": None,
+    "ends": (0, 0.0, "no", False, {}),
+}
 
 
 class Toy(gymnasium.Env[Any, Any]):
@@ -33,6 +43,8 @@ class Toy(gymnasium.Env[Any, Any]):
             b[0] = np.nan
         if t == 3 and self.flaw == "shape":
             b = np.zeros(3)
+        if t == 3 and self.flaw == "text":
+            return {"b": "north", "a": (np.zeros((2, 1)), np.zeros(1))}
         if t == 3 and self.flaw == "missing":
             return {"b": b}
         return {"b": b, "a": (np.array([[0.25], [0.5]], np.float32), np.array([9], np.uint8))}
@@ -45,7 +57,11 @@ class Toy(gymnasium.Env[Any, Any]):
     def step(self, action: Any) -> Any:
         self.actions.append(action)
         t = len(self.actions)
-        reward = np.inf if t == 3 and self.flaw == "reward" else float(t)
+        if t == 3 and self.flaw == "raise":
+            raise KeyError("no\nsuch key")
+        if t == 3 and self.flaw in RESULTS:
+            return RESULTS[self.flaw]
+        reward = np.inf if t == 3 and self.flaw == "reward" else REWARDS.get(self.flaw, float(t))
         return self._obs(), reward, t == 5 and self.start % 2 == 0, t == 5 and self.start % 2 == 1, {}
 
     def close(self) -> None:
@@ -98,6 +114,15 @@ def test_terminated_and_truncated_stay_apart() -> None:
         ("shape", r"toy: copy 0, step 3: an observation of shape \(3,\) where the space says \(2,\)"),
         ("missing", "toy: copy 0, step 3: the observation lacks the entry 'a' of its space"),
         ("reward", "toy: the reward of copy 0 is not finite"),
+        ("raise", r"toy: copy 0, step 3: its step\(\) failed with KeyError: 'no\\nsuch key'$"),
+        (
+            "four",
+            r"copy 0, step 3: step\(\) must return \(obs, reward, terminated, truncated, info\), not a tuple of 4",
+        ),
+        ("dict", "truncated, info\\), not a dict"),
+        ("nothing", "truncated, info\\), not a NoneType"),
+        ("ends", "terminated and truncated must be True or False, not a str"),
+        ("text", "copy 0, step 3: the observation must be an array of numbers, not a str"),
     ],
 )
 def test_flaws_that_show_mid_episode(flaw: str, message: str) -> None:
@@ -107,6 +132,34 @@ def test_flaws_that_show_mid_episode(flaw: str, message: str) -> None:
     env.step(action), env.step(action)
     with pytest.raises(UserError, match=message):
         env.step(action)
+
+
+@pytest.mark.parametrize("flaw", REWARDS)
+def test_rewards_that_are_not_one_number(flaw: str) -> None:
+    env = make(1, flaw=flaw)
+    env.reset()
+    with pytest.raises(UserError, match="toy: copy 0, step 1: the reward must be one number, not a"):
+        env.step(np.zeros((1, 2), np.float32))
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (np.zeros(2), r"reset\(\) must return \(obs, info\), not an array of shape \(2,\)"),
+        (None, r"reset\(\) must return \(obs, info\), not a NoneType"),
+        (OSError("no display"), r"its reset\(\) failed with OSError: no display"),
+    ],
+)
+def test_resets_that_fail(result: Any, message: str) -> None:
+    class Unready(Toy):
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            if isinstance(result, Exception):
+                raise result
+            return result
+
+    cic.envs.register_env("unready", Unready)
+    with pytest.raises(UserError, match=f"unready: copy 0, step 0: {message}"):
+        cic.envs.make("unready").reset()
 
 
 @pytest.mark.parametrize(
@@ -179,9 +232,81 @@ def test_gymnasium_mujoco_continues_bit_for_bit(name: str) -> None:
     env.reset()
     actions = np.random.default_rng(0).uniform(-1, 1, (90, 2, env.spaces.action)).astype(np.float32)
     rollout(env, actions[:30])
-    other.set_state(env.get_state())
+    other.restore(env.state())
     for a, b in zip(rollout(env, actions[30:]), rollout(other, actions[30:]), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_gymnasium_arguments() -> None:
+    env = cic.envs.make(
+        "gymnasium:Hopper-v5?healthy_reward=0.5&healthy_z_range=(0.1, 9.0)&terminate_when_unhealthy=False"
+    )
+    inner: Any = env._envs[0].unwrapped  # type: ignore[attr-defined]
+    assert (inner._healthy_reward, inner._healthy_z_range, inner._terminate_when_unhealthy) == (0.5, (0.1, 9.0), False)
+    assert env.exact_state
+    assert cic.envs.split_name(env.name) == (env.name, None)
+    assert cic.envs.make("gymnasium:Pendulum-v1?render_mode=rgb_array")._envs[0].render_mode == "rgb_array"  # type: ignore[attr-defined]
+
+
+class Remembers(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Keeps its last reward, and says so."""
+
+    last = 0.0
+
+    def step(self, action: Any) -> Any:
+        obs, reward, *rest = self.env.step(action)
+        total, self.last = float(reward) + self.last, float(reward)
+        return obs, total, *rest
+
+    def get_state(self) -> dict[str, Any]:
+        return {"last": np.array(self.last)}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self.last = float(state["last"])
+
+
+class Hurried(wrappers.ClipReward):
+    """A subclass may keep more than its base."""
+
+
+class OwnHopper(HopperEnv):
+    """A MuJoCo environment of the user's may keep more than its physics."""
+
+
+WRAPPED = {
+    "normalised observations": (False, wrappers.NormalizeObservation),
+    "normalised rewards": (False, wrappers.NormalizeReward),
+    "stacked frames": (False, lambda env: wrappers.FrameStackObservation(env, 3)),
+    "sticky actions": (False, lambda env: wrappers.StickyAction(env, 0.5)),
+    "delayed": (False, lambda env: wrappers.DelayObservation(env, 2)),
+    "time-aware": (False, wrappers.TimeAwareObservation),
+    "the user's function": (False, lambda env: wrappers.TransformReward(env, lambda reward: 2 * reward)),
+    "inside of a known one": (False, lambda env: wrappers.ClipReward(wrappers.StickyAction(env, 0.5), 0.0)),
+    "subclass": (False, lambda env: Hurried(env, 0.0)),
+    "own physics": (False, lambda env: OwnHopper()),
+    "clipped": (True, lambda env: wrappers.ClipReward(env, -1.0, 1.0)),
+    "rescaled": (True, lambda env: wrappers.RescaleAction(env, np.float32(-0.5), np.float32(0.5))),
+    "repeated": (True, lambda env: wrappers.RepeatAction(env, 2)),
+    "two time limits": (True, lambda env: wrappers.TimeLimit(wrappers.TimeLimit(env, 21), 500)),
+    "offers its state": (True, lambda env: Remembers(env)),
+}
+
+
+@pytest.mark.parametrize("kind", WRAPPED)
+def test_wrapped_environments_continue_or_say_that_they_restart(kind: str) -> None:
+    exact, wrap = WRAPPED[kind]
+    cic.envs.register_env("wrapped", lambda: wrap(gymnasium.make("Hopper-v5")))
+    env, other = cic.envs.make("wrapped", 2, seed=5), cic.envs.make("wrapped", 2, seed=99)
+    assert env.exact_state == exact
+    env.reset()
+    actions = np.random.default_rng(0).uniform(-1, 1, (60, 2, 3)).astype(np.float32)
+    rollout(env, actions[:13])
+    other.restore(env.state())
+    if exact:
+        for a, b in zip(rollout(env, actions[13:]), rollout(other, actions[13:]), strict=True):
+            np.testing.assert_array_equal(a, b)
+    else:
+        assert other._steps.tolist() == [0, 0]
 
 
 def test_gymnasium_hopper_falls() -> None:
@@ -201,9 +326,9 @@ def test_time_limits_are_part_of_the_state() -> None:
     env.reset()
     still = np.zeros((1, 3), np.float32)
     env.step(still)
-    state = env.get_state()
+    state = env.state()
     state["copy0/elapsed"][:] = 998
-    other.set_state(state)
+    other.restore(state)
     assert [bool(other.step(still)[3][0]) for _ in range(2)] == [False, True]
 
 
@@ -224,7 +349,7 @@ def test_an_environment_may_offer_its_own_state() -> None:
     env.reset()
     actions = np.zeros((12, 2, 2), np.float32)
     rollout(env, actions[:3])
-    other.set_state(env.get_state())
+    other.restore(env.state())
     for a, b in zip(rollout(env, actions), rollout(other, actions), strict=True):  # over an end and a reset
         np.testing.assert_array_equal(a, b)
 
@@ -234,7 +359,7 @@ def test_without_a_state_episodes_start_anew() -> None:
     assert not env.exact_state
     env.reset()
     env.step(np.zeros((2, 2), np.float32))
-    other.set_state(env.get_state())
+    other.restore(env.state())
     np.testing.assert_array_equal(other._envs[0].actions, [])
     obs, _ = other.reset(options={"reset_mask": np.zeros(2, bool)})
     np.testing.assert_array_equal(obs, env.reset()[0])  # the generators were carried over

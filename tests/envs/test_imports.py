@@ -43,16 +43,24 @@ print(sorted({"dm_control", "OpenGL", "torch"} & set(sys.modules)))
     assert run(code).strip() == "[]"
 
 
-@pytest.mark.parametrize("imports", ["import gymnasium, cic.envs", "import cic.envs, gymnasium"])
-def test_gymnasium_knows_the_environments(imports: str) -> None:
+@pytest.mark.parametrize(
+    ("imports", "prefix"),
+    [
+        ("import gymnasium, cic.envs.gymnasium_ids", ""),
+        ("import cic.envs.gymnasium_ids, gymnasium", ""),
+        ("import gymnasium", "cic.envs.gymnasium_ids:"),
+        ("import cic, gymnasium", "cic.envs.gymnasium_ids:"),
+    ],
+)
+def test_gymnasium_knows_the_environments(imports: str, prefix: str) -> None:
     code = f"""
-{imports}
-env = gymnasium.make("cic/point_mass-easy-v0")
-print(env.reset(seed=1)[0].shape, env.spec.max_episode_steps)
-many = gymnasium.make_vec("cic/point_mass-easy-v0", num_envs=3)
-print(many.reset()[0].shape)
 import sys
-print([f for f in sys.meta_path if "cic" in type(f).__module__])
+{imports}
+env = gymnasium.make("{prefix}cic/point_mass-easy-v0")
+print(env.reset(seed=1)[0].shape, env.spec.max_episode_steps)
+many = gymnasium.make_vec("{prefix}cic/point_mass-easy-v0", num_envs=3)
+print(many.reset()[0].shape)
+print([finder for finder in sys.meta_path if "cic" in type(finder).__module__])
 """
     assert run(code).split("\n")[:3] == ["(4,) 1000", "(3, 4)", "[]"]
 
@@ -96,6 +104,29 @@ def test_jaco_leaves_the_environment_variables_alone(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("MUJOCO_GL", "osmesa")
     with rendering.importing_dm_control():
         assert os.environ["MUJOCO_GL"] == "osmesa"
+
+
+RENDERS = """
+import weakref
+class Early: pass
+early = Early()
+weakref.finalize(early, print, end="")  # whoever registers with atexit first is called last
+import cic.envs
+envs = [cic.envs.make(name) for name in ("point_mass", "point_mass", "gymnasium:Hopper-v5")]
+for env in envs:
+    env.reset()
+    env.render(width=32, height=32)
+envs[0].render(width=48, height=48)
+print("drawn")
+"""
+
+
+def test_a_script_that_renders_and_ends_prints_nothing_more() -> None:
+    try:
+        cic.envs.make("point_mass").render(width=32, height=32)
+    except UserError as error:
+        pytest.skip(str(error))
+    assert run(RENDERS) == "drawn\n"
 
 
 @pytest.mark.parametrize("n", [1, 2])

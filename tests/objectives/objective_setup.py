@@ -16,14 +16,14 @@ HIDDEN = 32
 
 
 def build(name: str, obs: int = 24, seed: int = 0, **options: Any) -> Objective:
-    """As the agent builds it: initialisation from the global generator, the rest from the objective's own."""
+    """As the agent builds it, with weights drawn from `seed`."""
     cls = get_objective(name)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return cls(Spaces(obs, ACTION), HIDDEN, cls.Options(**options), torch.Generator().manual_seed(seed))
+        return cls(Spaces(obs, ACTION), HIDDEN, cls.Options(**options))
 
 
-def make_batch(skill: SkillSpace, obs: int = 24, size: int = 32, seed: int = 0) -> Batch:
+def make_batch(skills: SkillSpace, obs: int = 24, size: int = 32, seed: int = 0) -> Batch:
     rng = np.random.default_rng(seed)
 
     def normal(*shape: int) -> Tensor:
@@ -36,22 +36,26 @@ def make_batch(skill: SkillSpace, obs: int = 24, size: int = 32, seed: int = 0) 
         reward=normal(size, 1),
         discount=torch.full((size, 1), 0.97),
         next_obs=here + 0.3 * normal(size, obs),
-        skill=torch.from_numpy(skill.sample(size, rng)),
+        skill=torch.from_numpy(skills.sample(size, rng)),
     )
 
 
-class Learner:
-    """The representation's part of an agent's update."""
+class Representation:
+    """The objective's part of an agent's update."""
 
-    def __init__(self, objective: Objective, lr: float = 1e-3) -> None:
+    def __init__(self, objective: Objective, lr: float = 1e-3, seed: int = 0) -> None:
         self.objective = objective
+        self.generator = torch.Generator().manual_seed(seed)
         groups = objective.parameter_groups(lr)
         self.optimiser = torch.optim.Adam(groups) if groups else None
 
-    def step(self, batch: Batch) -> float:
+    def prepare(self, batch: Batch) -> Batch:
+        return self.objective.prepare(batch, self.generator)
+
+    def step(self, prepared: Batch) -> float:
         if self.optimiser is None:
             return 0.0
-        loss, _ = self.objective.loss(batch)
+        loss, _ = self.objective.loss(prepared)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         self.optimiser.step()
@@ -59,5 +63,10 @@ class Learner:
         return float(loss.detach())
 
     def update(self, batch: Batch) -> Tensor:
-        self.step(batch)
-        return self.objective.reward(batch)
+        prepared = self.prepare(batch)
+        self.step(prepared)
+        return self.objective.reward(prepared)
+
+
+def prepared(objective: Objective, batch: Batch, seed: int = 0) -> Batch:
+    return Representation(objective, seed=seed).prepare(batch)

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from objective_setup import build, make_batch
+from objective_setup import build, make_batch, prepared
 
 from cic.learning.objectives import get_objective, objectives
 
@@ -43,7 +43,7 @@ def test_page_names_options_defaults_and_metrics(name):
             assert stated[1] == str(field.default), flag
 
     objective = build(name)
-    batch = make_batch(objective.skill)
+    batch = prepared(objective, make_batch(objective.skills))
     metrics = objective.diagnose(batch)
     if objective.parameter_groups(1e-3):
         metrics |= objective.loss(batch)[1]

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-import ast
 import copy
 import dataclasses
-import inspect
 import re
 import sys
-import textwrap
 import typing
 
 import pytest
 import safetensors.torch
 import torch
-from objective_setup import Learner, build, make_batch
+from helpers import documented_fields
+from objective_setup import Representation, build, make_batch, prepared
 
 from cic.learning.objectives import Objective, get_objective, objectives
 
 NAMES = [name for name, _ in objectives()]
 PAPER = re.compile(r"[A-Z]\w+ (et al\. |& [A-Z]\w+ )?(19|20)\d\d")
-RUN_LEVEL = {
-    *("domain", "objective", "seed", "steps", "scale", "device", "threads", "out", "num_envs"),
-    *("warmup", "update_every", "replay", "log_every", "checkpoint_every", "wandb", "preset", "milestones", "agent"),
-    *("lr", "hidden", "batch", "gamma", "nstep", "noise", "noise_clip", "tau"),
-}
-
 every_method = pytest.mark.parametrize("name", NAMES)
 
 
 def learns(objective: Objective) -> bool:
     return bool(objective.parameter_groups(1e-3))
+
+
+every_learning_method = pytest.mark.parametrize("name", [name for name in NAMES if learns(build(name))])
 
 
 def trained(objective: Objective) -> list[torch.nn.Parameter]:
@@ -46,7 +41,7 @@ def test_the_methods_of_the_paper_are_all_here():
 @pytest.mark.parametrize("obs", [4, 24, 78])
 def test_shapes(name, obs):
     objective = build(name, obs)
-    batch = make_batch(objective.skill, obs)
+    batch = prepared(objective, make_batch(objective.skills, obs))
     if learns(objective):
         loss, metrics = objective.loss(batch)
         assert loss.shape == ()
@@ -71,21 +66,19 @@ def test_shapes(name, obs):
 @pytest.mark.parametrize("obs", [4, 78])
 def test_policy_and_critic_fit(name, obs):
     objective = build(name, obs)
-    batch = make_batch(objective.skill, obs)
+    batch = make_batch(objective.skills, obs)
     seen = objective.policy_input(batch.obs, batch.skill)
     assert seen.shape == (len(batch.obs), objective.policy_input_dim)
     critic = objective.make_critic()
     assert critic(seen, batch.action, batch.skill).shape == (2, len(batch.obs), 1)
-    assert objective.infer_skill(batch.next_obs, batch.reward) is None or objective.skill.kind != "none"
+    assert objective.infer_skill(batch.next_obs, batch.reward) is None or objective.skills.kind != "none"
 
 
-@every_method
+@every_learning_method
 def test_gradients_reach_what_is_trained_and_nothing_else(name):
     objective = build(name)
-    if not learns(objective):
-        pytest.skip("learns nothing")
-    batch = make_batch(objective.skill)
-    batch = batch._replace(reward=batch.reward.requires_grad_())
+    batch = make_batch(objective.skills)
+    batch = prepared(objective, batch._replace(reward=batch.reward.requires_grad_()))
     objective.loss(batch)[0].backward()
     optimised = trained(objective)
     assert len({id(p) for p in optimised}) == len(optimised)
@@ -103,9 +96,11 @@ def test_gradients_reach_what_is_trained_and_nothing_else(name):
 @every_method
 def test_reward_changes_no_parameter_and_leaves_no_graph(name):
     objective = build(name)
-    batch = make_batch(objective.skill)
+    batch = make_batch(objective.skills)
     before = {key: p.clone() for key, p in objective.named_parameters()}
     batch = batch._replace(obs=batch.obs.requires_grad_(), next_obs=batch.next_obs.requires_grad_())
+    batch = prepared(objective, batch)
+    assert not any(extra.requires_grad for extra in batch.extras.values())
     assert objective.reward(batch).grad_fn is None
     for key, parameter in objective.named_parameters():
         assert torch.equal(parameter, before[key]), key
@@ -115,19 +110,22 @@ def test_reward_changes_no_parameter_and_leaves_no_graph(name):
 @every_method
 def test_inputs_are_not_written(name):
     objective = build(name)
-    batch = make_batch(objective.skill)
-    copies = [tensor.clone() for tensor in batch]
-    Learner(objective).update(batch)
-    for field, now, was in zip(batch._fields, batch, copies, strict=True):
-        assert torch.equal(now, was), field
+    batch = make_batch(objective.skills)
+    representation = Representation(objective)
+    batch = representation.prepare(batch)
+    tensors = {**dict(zip(batch._fields[:6], batch[:6], strict=True)), **batch.extras}
+    copies = {name: tensor.clone() for name, tensor in tensors.items()}
+    representation.update(batch)
+    for name, now in tensors.items():
+        assert torch.equal(now, copies[name]), name
 
 
 @every_method
 def test_same_seed_same_everything(name):
     def run(seed):
         objective = build(name, seed=seed)
-        learner = Learner(objective)
-        rewards = [learner.update(make_batch(objective.skill, seed=i)) for i in range(4)]
+        representation = Representation(objective, seed=seed)
+        rewards = [representation.update(make_batch(objective.skills, seed=i)) for i in range(4)]
         return torch.stack(rewards), objective.state_dict()
 
     first, state = run(seed=3)
@@ -141,32 +139,33 @@ def test_same_seed_same_everything(name):
 
 
 @every_method
-def test_randomness_is_the_objectives_own(name):
+def test_randomness_comes_in_by_prepare_alone(name):
     objective = build(name)
-    batch = make_batch(objective.skill)
+    batch = make_batch(objective.skills)
     state = torch.get_rng_state()
-    Learner(objective).update(batch)
+    Representation(objective).update(batch)
     assert torch.equal(torch.get_rng_state(), state)
+    assert not [part for part in vars(objective).values() if isinstance(part, torch.Generator)]
 
 
 @every_method
 def test_save_and_load_continue_identically(name):
     objective = build(name, seed=1)
-    learner = Learner(objective)
-    batches = [make_batch(objective.skill, size=512, seed=i) for i in range(8)]
-    for batch in batches[:4]:
-        learner.update(batch)
+    representation = Representation(objective)
+    batches = [make_batch(objective.skills, size=512, seed=i) for i in range(6)]
+    for batch in batches[:3]:
+        representation.update(batch)
 
     saved = safetensors.torch.save({key: value.contiguous() for key, value in objective.state_dict().items()})
     other = build(name, seed=2)
     other.load_state_dict(safetensors.torch.load(saved))
-    other.generator.set_state(objective.generator.get_state())
-    resumed = Learner(other)
-    if learner.optimiser is not None and resumed.optimiser is not None:
-        resumed.optimiser.load_state_dict(copy.deepcopy(learner.optimiser.state_dict()))
+    resumed = Representation(other)
+    resumed.generator.set_state(representation.generator.get_state())
+    if representation.optimiser is not None and resumed.optimiser is not None:
+        resumed.optimiser.load_state_dict(copy.deepcopy(representation.optimiser.state_dict()))
 
-    for batch in batches[4:]:
-        assert torch.equal(learner.update(batch), resumed.update(batch))
+    for batch in batches[3:]:
+        assert torch.equal(representation.update(batch), resumed.update(batch))
     for key, value in objective.state_dict().items():
         assert torch.equal(value, other.state_dict()[key]), key
 
@@ -174,20 +173,18 @@ def test_save_and_load_continue_identically(name):
 @every_method
 def test_no_tensor_hides_from_the_checkpoint(name):
     objective = build(name)
-    Learner(objective).update(make_batch(objective.skill))
+    Representation(objective).update(make_batch(objective.skills))
     for path, module in objective.named_modules():
         hidden = [key for key, value in vars(module).items() if isinstance(value, torch.Tensor)]
         assert not hidden, path
 
 
-@every_method
+@every_learning_method
 def test_loss_descends_on_a_fixed_batch(name):
     objective = build(name)
-    if not learns(objective):
-        pytest.skip("learns nothing")
-    batch = make_batch(objective.skill, size=64)
-    learner = Learner(objective)
-    losses = torch.tensor([learner.step(batch) for _ in range(40)])
+    batch = make_batch(objective.skills, size=64)
+    representation = Representation(objective)
+    losses = torch.tensor([representation.step(representation.prepare(batch)) for _ in range(40)])
     assert losses[-5:].mean() < losses[:3].mean()
     assert losses.isfinite().all()
 
@@ -195,20 +192,22 @@ def test_loss_descends_on_a_fixed_batch(name):
 @every_method
 def test_a_batch_smaller_than_k_and_one_of_equal_states(name):
     objective = build(name)
-    learner = Learner(objective)
-    assert learner.update(make_batch(objective.skill, size=2)).isfinite().all()
-    batch = make_batch(objective.skill)
+    representation = Representation(objective)
+    assert representation.update(make_batch(objective.skills, size=2)).isfinite().all()
+    batch = make_batch(objective.skills)
     same = batch._replace(obs=batch.obs[:1].expand(32, -1), next_obs=batch.obs[:1].expand(32, -1))
-    assert learner.update(same).isfinite().all()
-    assert learner.update(batch).isfinite().all()
+    assert representation.update(same).isfinite().all()
+    assert representation.update(batch).isfinite().all()
 
 
 @every_method
 def test_new_tensors_follow_the_batchs_device(name):
     """A tensor made without `device=` would land on the meta device here and refuse to meet the others."""
     objective = build(name)
-    batch = make_batch(objective.skill)
+    batch = make_batch(objective.skills)
     with torch.device("meta"):
+        batch = prepared(objective, batch)
+        assert all(extra.device.type == "cpu" for extra in batch.extras.values())
         if learns(objective):
             assert objective.loss(batch)[0].device.type == "cpu"
         objective.after_step()
@@ -220,7 +219,7 @@ def test_new_tensors_follow_the_batchs_device(name):
 
 @every_method
 def test_skills_live_where_the_space_says(name):
-    space = build(name).skill
+    space = build(name).skills
     skills = make_batch(space, size=200).skill
     assert skills.shape == (200, space.dim)
     if space.kind == "none":
@@ -236,10 +235,9 @@ def test_skills_live_where_the_space_says(name):
 
 
 @every_method
-def test_options_are_documented_flags_that_collide_with_nothing(name):
+def test_options_are_documented_flags(name):
     options = get_objective(name).Options
     names = [field.name for field in dataclasses.fields(options)]
-    assert not RUN_LEVEL & set(names)
     flags = [name.replace("_", "-").lower() for name in names]
     assert len(set(flags)) == len(flags)
     assert options() == options(), "every option has a default"
@@ -251,7 +249,7 @@ def test_presets_and_scales_are_options(name):
     cls = get_objective(name)
     for preset, chosen in (cls.presets | cls.scales).items():
         objective = build(name, **chosen)
-        assert Learner(objective).update(make_batch(objective.skill)).isfinite().all(), preset
+        assert Representation(objective).update(make_batch(objective.skills)).isfinite().all(), preset
 
 
 def test_a_flag_means_one_type_everywhere():
@@ -269,20 +267,3 @@ def test_it_names_its_paper(name):
     assert PAPER.search(cls.__doc__ or ""), "the class's docstring"
     assert PAPER.search(sys.modules[cls.__module__].__doc__ or ""), "the module's docstring"
     assert cls.title
-
-
-def documented_fields(options: type) -> set[str]:
-    """Fields whose next statement is a string, which is where `--help` looks."""
-    if not dataclasses.fields(options):
-        return set()
-    (body,) = ast.parse(textwrap.dedent(inspect.getsource(options))).body
-    assert isinstance(body, ast.ClassDef)
-    return {
-        field.target.id
-        for field, text in zip(body.body, body.body[1:], strict=False)
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(field.target, ast.Name)
-        and isinstance(text, ast.Expr)
-        and isinstance(text.value, ast.Constant)
-        and isinstance(text.value.value, str)
-    }

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from objective_setup import Learner, build, make_batch
+from objective_setup import Representation, build, make_batch
 
 from cic.core.errors import UserError
 from cic.learning.objectives import Objective, base, get_objective, objectives, register
@@ -36,8 +36,8 @@ METHOD = '''
 
         Options = SurpriseOptions
 
-        def __init__(self, spaces, hidden, options, generator):
-            super().__init__(spaces, hidden, options, generator)
+        def __init__(self, spaces, hidden, options):
+            super().__init__(spaces, hidden, options)
             self.model = mlp(spaces.obs + spaces.action, hidden, spaces.obs)
 
         def loss(self, batch):
@@ -84,14 +84,14 @@ def install(write: Write, module: str, entry: str) -> None:
 def assert_it_works(name: str) -> None:
     assert name in dict(objectives())
     objective = build(name)
-    learner = Learner(objective)
-    rewards = [learner.update(make_batch(objective.skill)) for _ in range(30)]
+    representation = Representation(objective)
+    rewards = [representation.update(make_batch(objective.skills)) for _ in range(30)]
     assert rewards[0].shape == (32, 1)
     assert rewards[-1].mean() < rewards[0].mean()  # surprise wears off
 
     resumed = build(name, seed=5)
     resumed.load_state_dict(objective.state_dict())
-    batch = make_batch(objective.skill, seed=7)
+    batch = make_batch(objective.skills, seed=7)
     assert torch.equal(resumed.reward(batch), objective.reward(batch))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from objective_setup import ACTION, HIDDEN, Learner, build, make_batch
+from objective_setup import ACTION, HIDDEN, Representation, build, make_batch, prepared
 from torch import Tensor, nn
 
 from cic.core.errors import UserError
@@ -73,12 +73,13 @@ class Statistics:
         self.var, self.count = spread / total, total
 
 
-def rounds(objective: Objective, count: int = 4, size: int = 48) -> Iterator[tuple[int, Batch, Learner]]:
+def rounds(objective: Objective, count: int = 4, size: int = 48) -> Iterator[tuple[int, Batch, Representation]]:
     """Fresh batches, drifting so that running statistics have something to follow."""
-    learner = Learner(objective)
+    representation = Representation(objective)
     for index in range(count):
-        batch = make_batch(objective.skill, size=size, seed=index)
-        yield index, batch._replace(obs=batch.obs * (1 + index), next_obs=batch.next_obs * (1 + index)), learner
+        batch = make_batch(objective.skills, size=size, seed=index)
+        batch = batch._replace(obs=batch.obs * (1 + index), next_obs=batch.next_obs * (1 + index))
+        yield index, representation.prepare(batch), representation
 
 
 def close(actual: Tensor | float, expected: Doubles | float, rtol: float = 1e-4, atol: float = 1e-5) -> None:
@@ -97,10 +98,10 @@ def icm_errors(objective: Objective, obs: Doubles, action: Doubles, next_obs: Do
 
 def test_icm():
     objective = build("icm")
-    for _, batch, learner in rounds(objective):
+    for _, batch, representation in rounds(objective):
         arrays = array(batch.obs), array(batch.action), array(batch.next_obs)
         forward, inverse = icm_errors(objective, *arrays)
-        close(learner.step(batch), forward.mean() + inverse.mean())
+        close(representation.step(batch), forward.mean() + inverse.mean())
         forward, _ = icm_errors(objective, *arrays)
         close(objective.reward(batch), np.log(1 + forward)[:, None])
 
@@ -119,9 +120,9 @@ def ensemble(objective: Objective, batch: Batch) -> Doubles:
 @pytest.mark.parametrize("members", [2, 5])
 def test_disagreement(members):
     objective = build("disagreement", ensemble=members)
-    for _, batch, learner in rounds(objective):
+    for _, batch, representation in rounds(objective):
         errors = np.linalg.norm(array(batch.next_obs) - ensemble(objective, batch), axis=2)
-        close(learner.step(batch), errors.mean())
+        close(representation.step(batch), errors.mean())
         close(objective.reward(batch), ensemble(objective, batch).var(axis=0, ddof=1).mean(axis=1)[:, None])
 
 
@@ -147,10 +148,10 @@ def rnd_error(objective: Objective, obs: Doubles) -> Doubles:
 def test_rnd():
     objective, statistics = build("rnd", feature_dim=16), Statistics()
     target = [p.clone() for p in objective.target.parameters()]
-    for _, batch, learner in rounds(objective):
+    for _, batch, representation in rounds(objective):
         obs = array(batch.obs)
         expected = rnd_error(objective, obs).mean()
-        close(learner.step(batch), expected)
+        close(representation.step(batch), expected)
         error = rnd_error(objective, obs)
         statistics.add(error)
         close(objective.reward(batch), error[:, None] / (np.sqrt(statistics.var) + 1e-8))
@@ -159,8 +160,9 @@ def test_rnd():
 
 def test_rnd_clips_outliers():
     objective = build("rnd", feature_dim=16)
-    batch = make_batch(objective.skill, size=64)
+    batch = make_batch(objective.skills, size=64)
     batch.obs[0] = 1e4  # √63 ≈ 7.9 standard deviations of its own batch
+    batch = prepared(objective, batch)
     error = rnd_error(objective, array(batch.obs))
     statistics = Statistics()
     statistics.add(error)
@@ -169,27 +171,13 @@ def test_rnd_clips_outliers():
 
 def test_rnd_embeds_the_target_once_per_update():
     objective = build("rnd")
-    batch = make_batch(objective.skill)
+    batch = make_batch(objective.skills)
     passes: list[int] = []
     objective.target.register_forward_hook(lambda *_: passes.append(1))
-    learner = Learner(objective)
+    representation = Representation(objective)
     for count in (1, 2):
-        learner.update(batch)
+        representation.update(batch)
         assert len(passes) == count
-    objective.reward(batch)  # without the loss before it
-    assert len(passes) == 3
-
-
-@pytest.mark.parametrize("change", ["another batch", "the same tensor, written to"])
-def test_rnd_never_reuses_what_is_no_longer_so(change):
-    objective, fresh = build("rnd"), build("rnd")
-    batch, other = make_batch(objective.skill, seed=1), make_batch(objective.skill, seed=2)
-    objective.loss(batch)
-    if change == "another batch":
-        batch = other
-    else:
-        batch.obs.copy_(other.obs)
-    assert torch.equal(objective.reward(batch), fresh.reward(other))
 
 
 # ---- data-based ------------------------------------------------------------------------------------------------
@@ -198,10 +186,10 @@ def test_rnd_never_reuses_what_is_no_longer_so(change):
 @pytest.mark.parametrize("knn", [2, 12])
 def test_apt(knn):
     objective = build("apt", feature_dim=20, knn=knn)
-    for _, batch, learner in rounds(objective):
+    for _, batch, representation in rounds(objective):
         here, there = (net(objective.trunk, array(x)) for x in (batch.obs, batch.next_obs))
         forward, inverse = icm_errors(objective, here, array(batch.action), there)
-        close(learner.step(batch), forward.mean() + inverse.mean())
+        close(representation.step(batch), forward.mean() + inverse.mean())
         features = net(objective.trunk, array(batch.obs))
         close(objective.reward(batch), np.log(1 + nearest(features, features, knn).mean(axis=1))[:, None])
 
@@ -244,13 +232,13 @@ def test_proto_loss_target_and_prototypes():
     objective = build("proto", **PROTO)
     ema = [array(p) for p in objective.target_predictor.parameters()]
     close(objective.prototypes.norm(dim=1), np.ones(12))
-    for _, batch, learner in rounds(objective):
+    for _, batch, representation in rounds(objective):
         prototypes = array(objective.prototypes)
         online = unit(net(objective.projector, net(objective.predictor, array(batch.obs))))
         target = unit(array(batch.next_obs) @ ema[0].T + ema[1])
         assignment = balanced(target @ prototypes.T / 0.1, 3)
         expected = -(assignment * log_softmax(online @ prototypes.T / 0.1)).sum(axis=1).mean()
-        close(learner.step(batch), expected)
+        close(representation.step(batch), expected)
         close(objective.prototypes.norm(dim=1), np.ones(12))
         for slow, fast in zip(ema, objective.predictor.parameters(), strict=True):
             slow += 0.05 * (array(fast) - slow)
@@ -261,8 +249,8 @@ def test_proto_loss_target_and_prototypes():
 def test_proto_reward_and_queue():
     objective = build("proto", **PROTO)
     queue = np.zeros((40, 8))
-    for index, batch, learner in rounds(objective, count=7):
-        learner.step(batch)
+    for index, batch, representation in rounds(objective, count=7):
+        representation.step(batch)
         reward = objective.reward(batch)
         embedding = unit(net(objective.predictor, array(batch.next_obs)))
         for slot in (np.arange(12) + 12 * index) % 40:  # wraps around, 40 is no multiple of 12
@@ -276,8 +264,8 @@ def test_proto_draws_candidates_by_softmax_over_the_batch():
     objective = build("proto", prediction_dim=4, prototypes=4000, queue_size=4000)
     with torch.no_grad():
         objective.prototypes.copy_(torch.tensor([2.0, 0.0, 0.0, 0.0]))  # every draw from the same distribution
-    embedding = torch.eye(4)
-    objective._enqueue(embedding)
+    levels = prepared(objective, make_batch(objective.skills)).extras["levels"]
+    objective._enqueue(torch.eye(4), levels)
     share = objective.queue.mean(dim=0)
     close(share, np.exp([2, 0, 0, 0]) / np.exp([2, 0, 0, 0]).sum(), rtol=0, atol=0.03)
 
@@ -292,11 +280,11 @@ def cross_entropy(logits: Doubles, skill: Tensor) -> Doubles:
 @pytest.mark.parametrize("skills", [4, 16])
 def test_diayn(skills):
     objective = build("diayn", skill_dim=skills)
-    for _, batch, learner in rounds(objective):
+    for _, batch, representation in rounds(objective):
         metrics = objective.diagnose(batch)
         logits = net(objective.classifier, array(batch.next_obs))
         close(metrics["skill/accuracy"], (logits.argmax(axis=1) == array(batch.skill).argmax(axis=1)).mean())
-        close(learner.step(batch), cross_entropy(logits, batch.skill).mean())
+        close(representation.step(batch), cross_entropy(logits, batch.skill).mean())
         logits = net(objective.classifier, array(batch.next_obs))
         close(objective.reward(batch), (np.log(skills) - cross_entropy(logits, batch.skill))[:, None])
 
@@ -309,27 +297,30 @@ def vae(objective: Objective, joint: Doubles, noise: Doubles) -> tuple[Doubles, 
     return net(objective.vae.decoder, mean + noise * np.exp(log_var / 2)), divergence
 
 
-def coming_noise(objective: Objective, size: int) -> Doubles:
-    """What the objective will draw next."""
-    twin = torch.Generator()
-    twin.set_state(objective.generator.get_state())
-    return array(torch.randn(size, objective.options.vae_code, generator=twin))
-
-
 @pytest.mark.parametrize(("skill_term", "sign"), [("urlb", 1), ("paper", -1)])
 def test_smm(skill_term, sign):
     objective = build("smm", skill_term=skill_term, vae_hidden=12, vae_code=7)
-    for _, batch, learner in rounds(objective):
+    for _, batch, representation in rounds(objective):
         joint = np.hstack([array(batch.obs), array(batch.skill)])
-        rebuilt, divergence = vae(objective, joint, coming_noise(objective, len(joint)))
+        rebuilt, divergence = vae(objective, joint, array(batch.extras["loss_noise"]))
         entropy = cross_entropy(net(objective.classifier, array(batch.obs)), batch.skill)
         expected = ((rebuilt - joint) ** 2).mean() + 0.5 * divergence.mean() + entropy.mean()
-        close(learner.step(batch), expected)
+        close(representation.step(batch), expected)
 
-        rebuilt, _ = vae(objective, joint, coming_noise(objective, len(joint)))
+        rebuilt, _ = vae(objective, joint, array(batch.extras["reward_noise"]))
         entropy = cross_entropy(net(objective.classifier, array(batch.obs)), batch.skill)
         reward = ((rebuilt - joint) ** 2).sum(axis=1) + np.log(4) + sign * entropy
         close(objective.reward(batch), reward[:, None])
+
+
+def test_smm_draws_normal_noise_for_the_loss_and_again_for_the_reward():
+    objective = build("smm")
+    extras = prepared(objective, make_batch(objective.skills, size=200)).extras
+    both = np.stack([array(extras["loss_noise"]), array(extras["reward_noise"])])
+    assert both.shape == (2, 200, 128)
+    assert abs(both.mean(axis=(1, 2))).max() < 4 / np.sqrt(200 * 128)
+    close(both.std(axis=(1, 2)), np.ones(2), rtol=4 / np.sqrt(2 * 200 * 128))
+    assert abs((both[0] * both[1]).mean()) < 4 / np.sqrt(200 * 128), "not the same noise twice"
 
 
 def test_smm_learns_at_its_own_rates():
@@ -337,15 +328,15 @@ def test_smm_learns_at_its_own_rates():
     rates = {id(p): group["lr"] for group in objective.parameter_groups(1e-4) for p in group["params"]}
     assert {rates[id(p)] for p in objective.vae.parameters()} == {1e-2}
     assert {rates[id(p)] for p in objective.classifier.parameters()} == {1e-3}
-    assert objective.skill.every is None, "a skill per episode"
+    assert objective.skills.every is None, "a skill per episode"
 
 
 def test_aps():
     objective, statistics = build("aps"), Statistics()
-    for _, batch, learner in rounds(objective):
+    for _, batch, representation in rounds(objective):
         skill = array(batch.skill)
         features = net(objective.features, array(batch.next_obs))
-        close(learner.step(batch), -(unit(features) * skill).sum(axis=1).mean())
+        close(representation.step(batch), -(unit(features) * skill).sum(axis=1).mean())
         features = net(objective.features, array(batch.next_obs))
         distances = nearest(features, features, 12)
         statistics.add(distances)
@@ -355,7 +346,7 @@ def test_aps():
 
 def test_aps_critic_values_a_skill_by_its_product_with_successor_features():
     objective = build("aps")
-    batch = make_batch(objective.skill)
+    batch = make_batch(objective.skills)
     critic = objective.make_critic()
     assert isinstance(critic, Critic)
     seen = objective.policy_input(batch.obs, batch.skill)
@@ -367,8 +358,8 @@ def test_aps_critic_values_a_skill_by_its_product_with_successor_features():
 
 def test_aps_regression_recovers_a_planted_skill():
     objective = build("aps")
-    next_obs = make_batch(objective.skill, size=400).next_obs
-    planted = make_batch(objective.skill, size=1, seed=9).skill[0]
+    next_obs = make_batch(objective.skills, size=400).next_obs
+    planted = make_batch(objective.skills, size=1, seed=9).skill[0]
     features = unit(net(objective.features, array(next_obs)))
     for scale, noise, tolerance in [(1.0, 0.0, 1e-4), (30.0, 0.0, 1e-4), (1.0, 0.05, 0.15)]:
         rng = np.random.default_rng(0)
@@ -380,15 +371,19 @@ def test_aps_regression_recovers_a_planted_skill():
         close(found.norm(), 1.0)
 
 
-def test_aps_regression_without_information_gives_some_unit_skill():
+def test_aps_regression_where_features_do_not_span_their_space_gives_some_unit_skill():
     objective = build("aps")
-    next_obs = make_batch(objective.skill).next_obs
-    nothing = objective.infer_skill(next_obs, torch.zeros(32, 1))
+    next_obs = make_batch(objective.skills).next_obs
     one_state = objective.infer_skill(next_obs[:1].expand(32, -1), torch.ones(32, 1))
     too_few = objective.infer_skill(next_obs[:3], torch.ones(3, 1))
-    for skill in (nothing, one_state, too_few):
+    for skill in (one_state, too_few):
         assert skill is not None
         close(skill.norm(), 1.0)
+
+
+def test_aps_regression_of_rewards_that_say_nothing_gives_none():
+    objective = build("aps")
+    assert objective.infer_skill(make_batch(objective.skills).next_obs, torch.zeros(32, 1)) is None
 
 
 # ---- controls --------------------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from cic.core.published import experts
 from cic.report import paper
-from cic.report.statistics import experts
 
 METHODS = ("ddpg", "cic", "icm", "disagreement", "rnd", "apt", "proto", "smm", "diayn", "aps")
 TINY_VIDEO = base64.b64decode("AAAAIGZ0eXBpc29tAAACAGlzb21pc28yYXZjMW1wNDE=")  # a header is enough to embed
@@ -23,8 +23,15 @@ def write_json(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value), encoding="utf-8")
 
 
-def config_file(run: Path, kind: str, config: dict[str, Any]) -> None:
-    write_json(run / "config.json", {"format": 1, "version": "0.1.0", "kind": kind, "config": config})
+def config_file(run: Path, kind: str, config: dict[str, Any], layout: int = 2) -> None:
+    """In the layout of version 0.1, or in that of now."""
+    header: dict[str, Any] = {"format": layout, "version": "0.1.0", "kind": kind}
+    if layout == 2:
+        config |= {"learner": "ddpg", "learning": config.pop("agent")}
+        if search := config.get("selection"):
+            config["selection"] = {"search": search["method"], "trial_steps": search["trial_steps"]}
+        header |= {"versions": {"cic": "0.2.0", "numpy": "2.0"}, "command": f"cic {kind}"}
+    write_json(run / "config.json", header | {"config": config})
 
 
 def status(run: Path, state: str, step: int, message: str = "") -> None:
@@ -59,10 +66,11 @@ def finetune(
     points: int = 10,
     trials: bool = True,
     options: dict[str, Any] | None = None,
+    layout: int = 2,
     **config: Any,
 ) -> Path:
     """One finetuning run; without a `score` it scatters around the paper's."""
-    rng = np.random.default_rng(zlib.crc32(f"{task} {method} {seed}".encode()))
+    rng = np.random.default_rng(zlib.crc32(f"{task} {method} {seed}".encode(errors="replace")))
     if score is None:
         row = paper.scores().get(method, {}).get(task)
         mean, stderr = (row.mean, row.stderr) if row else (0.4 * experts().get(task, 500.0), 20.0)
@@ -76,6 +84,7 @@ def finetune(
         | {"pretrain_steps": (0 if method == "ddpg" else 100_000) if pretrain_steps is None else pretrain_steps}
         | {"scale": scale, "seed": seed, "steps": steps, "selection": {"method": "grid", "trial_steps": 100}}
         | {"agent": agent_config(scale), "options": options or {}, **config},
+        layout,
     )
     reached = points if state == "finished" else max(1, points // 2)
     rows: list[dict[str, float]] = []
@@ -112,7 +121,7 @@ def pretrain(
     **config: Any,
 ) -> Path:
     """One pre-training run with its diagnostics."""
-    rng = np.random.default_rng(zlib.crc32(f"{domain} {method} {seed}".encode()))
+    rng = np.random.default_rng(zlib.crc32(f"{domain} {method} {seed}".encode(errors="replace")))
     run = folder / (name or f"pretrain-{domain}-{method}-{seed}")
     config_file(
         run,
@@ -155,7 +164,7 @@ def media(run: Path) -> None:
 
     header = struct.pack(">IIBBBBB", 2, 2, 8, 0, 0, 0, 0)
     png = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0\x40\x80\0\xc0\xff")) + chunk(b"IEND", b"")
-    for path, data in (("pictures/skills.png", b"\x89PNG\r\n\x1a\n" + png), ("videos/walk.mp4", TINY_VIDEO)):
+    for path, data in (("pictures/skills.png", b"\x89PNG\r\n\x1a\n" + png), ("pictures/skills.mp4", TINY_VIDEO)):
         (run / path).parent.mkdir(exist_ok=True)
         (run / path).write_bytes(data)
 

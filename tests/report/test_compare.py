@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import io
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 from make_runs import finetune, pretrain
 from rich.console import Console
 
 from cic.core.errors import UserError
 from cic.report import CompareOptions, compare
+from tests.helpers import steady
 
 FAST = CompareOptions(reps=300)
 
@@ -61,6 +66,47 @@ def test_fits_a_terminal_of_80_columns(tmp_path: Path) -> None:
     assert all(line.count("[") == line.count("]") for line in lines)  # no interval is broken
 
 
+METHOD = st.text(st.sampled_from("abcXYZ_-1"), min_size=1, max_size=30)
+
+
+@settings(steady, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(("Disagreement_x", "Disagreement_y"), [1.0, 2.0])
+@given(st.tuples(METHOD, METHOD), st.lists(st.floats(-900, 900), min_size=2, max_size=3))
+def test_headers_stay_apart_at_80_columns(tmp_path: Path, methods: tuple[str, str], scores: list[float]) -> None:
+    folder = tmp_path / str(len(list(tmp_path.iterdir())))
+    for side, method in zip("ab", methods, strict=True):
+        make(folder / side, method, scores, "quadruped-jump")
+    console = Console(file=io.StringIO(), width=80)
+    console.print(compare([folder / "a"], [folder / "b"], CompareOptions(reps=10)))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
+    headers = row(text, "Task")
+    assert len(headers) == 5
+    assert headers[3] == "difference, 95%"
+    assert "…" not in text
+
+
+def test_a_single_run_has_no_interval(tmp_path: Path) -> None:
+    make(tmp_path / "a", "cic", [410.0, 420.0])
+    make(tmp_path / "b", "aps", [300.0])
+    assert "[" not in shown(tmp_path / "a", tmp_path / "b")
+
+
+@pytest.mark.slow
+def test_compares_32_runs_in_five_seconds(tmp_path: Path) -> None:
+    """A process of its own, with everything that it imports; processor time, because others may use the machine."""
+    for task in ("walker-run", "walker-flip", "walker-walk", "walker-stand"):
+        make(tmp_path / "a", "cic", [400.0, 420.0, 440.0, 460.0], task)
+        make(tmp_path / "b", "ddpg", [300.0, 430.0, 410.0, 350.0], task)
+    code = (
+        "import resource, sys; from cic.cli import main; main(sys.argv[1:]);"
+        "used = resource.getrusage(resource.RUSAGE_SELF); print(used.ru_utime + used.ru_stime)"
+    )
+    arguments = [sys.executable, "-c", code, "compare", tmp_path / "a", tmp_path / "b"]
+    out = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
+    assert float(out.splitlines()[-1]) < 5
+
+
 def test_tasks_of_one_side_are_left_out_and_said(tmp_path: Path) -> None:
     make(tmp_path / "a", "cic", [1.0, 2.0])
     make(tmp_path / "a", "cic", [1.0, 2.0], "walker-flip")
@@ -81,7 +127,8 @@ def test_the_same_method_twice_is_told_apart(tmp_path: Path) -> None:
     for side, reward in (("a", "entropy"), ("b", "similarity")):
         finetune(tmp_path / side, seed=0, options={"reward": reward})
     text = shown(tmp_path / "a", tmp_path / "b")
-    assert "CIC (A) against CIC (B)" in text
+    assert re.search(r"A: CIC *\nB: CIC *\n", text)
+    assert row(text, "Task")[1:3] == ["A", "B"]
 
 
 def test_other_budgets_are_said(tmp_path: Path) -> None:

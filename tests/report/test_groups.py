@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
-from make_runs import finetune, pretrain
+from hypothesis import given
+from hypothesis import strategies as st
+from make_runs import finetune, pretrain, write_json
 
 from cic.report import groups, notices
 from cic.runs import records
+from tests.helpers import steady
 
 
-def grouped(folder: Path, mix: bool = False, split: tuple[str, ...] = ()) -> tuple[dict[str, int], list[str]]:
+def grouped(
+    folder: Path, mix: bool = False, split: tuple[str, ...] = (), together: bool = True
+) -> tuple[dict[str, int], list[str]]:
     said: list[str] = []
     runs = notices.without_twins(records.read([folder])[0], said)
-    study = groups.study(runs, mix, split, said)
+    study = groups.study(runs, mix, split, said, together)
     notices.same_seeds(study.groups, said)
     notices.states(runs, said)
     notices.budgets(study.finetune, said)
@@ -41,7 +47,7 @@ def test_seeds_and_tasks_are_one_row_in_the_papers_order(tmp_path: Path) -> None
         ({"options": {"reward": "similarity"}}, "CIC (reward=similarity)", "options.reward"),
         ({"critic": "all"}, "CIC (critic=all)", "critic"),
         ({"something_new": 3}, "CIC (something_new=3)", "something_new"),
-        ({"agent": {"hidden": 512, "batch": 256, "lr": 1e-3}}, "CIC (hidden=512)", "agent.hidden"),
+        ({"agent": {"hidden": 512, "batch": 256, "lr": 1e-3}}, "CIC (hidden=512)", "learning.hidden"),
     ],
 )
 def test_what_is_not_averaged(tmp_path: Path, change: dict[str, object], label: str, key: str) -> None:
@@ -130,6 +136,83 @@ def test_methods_with_other_budgets_are_pointed_out(tmp_path: Path) -> None:
     assert any("differ in scale" in notice and "paper: APS" in notice for notice in said)
     assert any("differ in steps" in notice for notice in said)
     assert not any("pretrain_steps" in notice for notice in said)
+
+
+# ---- budgets -------------------------------------------------------------------------------------------------------
+
+
+def apart(folder: Path) -> tuple[dict[str, int], list[dict[str, int]], list[str]]:
+    """The rows of the statistics, those of each other budget, and what was said."""
+    study = groups.study(records.read([folder])[0], False, (), said := [])
+    others = [{group.label: len(group.runs) for group in found} for found in study.others.values()]
+    return {group.label: len(group.runs) for group in study.finetune}, others, said
+
+
+def test_a_stray_run_of_another_budget_is_put_aside(tmp_path: Path) -> None:
+    for seed in range(2):
+        for method in ("cic", "ddpg"):
+            finetune(tmp_path, method=method, seed=seed)
+    finetune(tmp_path, method="ddpg", seed=0, name="stray", steps=50_000)
+    rows, others, said = apart(tmp_path)
+    assert rows == {"DDPG": 2, "CIC": 2}
+    assert others == [{"DDPG (50k steps)": 1}]
+    assert len(said) == 1
+    assert "section of their own: DDPG (50k steps)" in said[0]
+    assert "--budgets together" in said[0]
+    assert set(grouped(tmp_path, together=True)[0]) == {"DDPG (50k steps)", "DDPG (100k steps)", "CIC"}
+
+
+def test_scratch_stands_beside_the_pretrained_runs_of_its_steps(tmp_path: Path) -> None:
+    for steps, runs in ((100_000, 2), (50_000, 1)):
+        for method in ("cic", "ddpg"):
+            for seed in range(runs):
+                finetune(tmp_path / str(steps), method=method, seed=seed, steps=steps)
+    finetune(tmp_path, seed=0, name="longer", pretrain_steps=2_000_000)
+    rows, others, _ = apart(tmp_path)
+    assert rows == {"DDPG": 2, "CIC": 2}
+    assert {"DDPG (50k steps)": 1, "CIC (50k steps)": 1} in others
+    assert {"CIC (2M pre-trained)": 1} in others
+
+
+BUDGETS = st.tuples(
+    st.sampled_from(["ddpg", "cic", "aps"]),
+    st.sampled_from(["laptop", "paper"]),
+    st.sampled_from([100, 200]),
+    st.sampled_from([0, 1000, 2000]),
+    st.sampled_from(["finished", "running"]),
+)
+
+
+@steady
+@given(st.lists(BUDGETS, min_size=1, max_size=12))
+def test_every_run_is_in_one_row_and_rows_have_one_budget(drawn: list[tuple[str, str, int, int, str]]) -> None:
+    runs = []
+    for seed, (method, scale, steps, pretrained, state) in enumerate(drawn):
+        config = {"objective": method, "task": "walker-run", "seed": seed, "scale": scale, "steps": steps}
+        result = {"return": 1.0} if state == "finished" else None
+        config["pretrain_steps"] = pretrained
+        runs.append(
+            records.RunRecord(Path(str(seed)), str(seed), "finetune", config, method, state=state, result=result)
+        )
+    study = groups.study(runs, False, (), [])
+    placed = [run.name for group in study.tuned for run in group.runs]
+    assert sorted(placed) == sorted(run.name for run in runs)
+    assert len({group.label for group in study.tuned}) == len(study.tuned)
+    sections = [study.finetune, *study.others.values()]
+    for section in sections:
+        members = [run for group in section for run in group.runs]
+        assert len({(run.scale, run.steps) for run in members}) == 1
+        assert len({run.pretrain_steps for run in members} - {0}) <= 1
+    scored = [sum(run.finished for group in section for run in group.runs) for section in sections]
+    assert scored[0] == max(scored)
+
+
+def test_two_methods_of_one_title_are_told_apart(tmp_path: Path) -> None:
+    for method in ("cic", "mine"):
+        run = finetune(tmp_path, method=method)
+        header = json.loads((run / "config.json").read_text())
+        write_json(run / "config.json", header | {"title": "CIC"})
+    assert set(grouped(tmp_path)[0]) == {"CIC [cic]", "CIC [mine]"}
 
 
 def test_pretraining_is_grouped_too(tmp_path: Path) -> None:

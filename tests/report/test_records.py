@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,15 @@ from hypothesis import strategies as st
 from make_runs import finetune, pretrain, write_json
 
 from cic.core.errors import UserError
+from cic.core.published import TITLES
 from cic.report import groups, notices
-from cic.runs import records
+from cic.runs import contents, records
+from tests.helpers import steady
 
 
-def one(path: Path) -> records.Run:
+def one(path: Path) -> records.RunRecord:
     run = records.read_run(path)
-    assert isinstance(run, records.Run), run
+    assert isinstance(run, records.RunRecord), run
     return run
 
 
@@ -95,9 +99,8 @@ def test_an_unreadable_file_is_no_crash(tmp_path: Path, file: str) -> None:
     (run / file).mkdir()
     runs, problems = records.read([tmp_path])
     for each in runs:
-        problems.append(records.metrics(each)[1])
-        records.trials(each)
-    assert any("cannot be read" in problem for problem in problems) or file == "trials.json"
+        problems += [contents.metrics(each)[1], contents.selection(each)[1]]
+    assert any("cannot be read" in problem for problem in problems)
 
 
 def test_binary_rubbish_is_no_crash(tmp_path: Path) -> None:
@@ -108,7 +111,7 @@ def test_binary_rubbish_is_no_crash(tmp_path: Path) -> None:
     assert len(runs) == 4
     assert len(problems) == 3  # metrics and trials are read later
     broken = next(run for run in runs if run.name == "metrics-jsonl")
-    series, problem = records.metrics(broken)
+    series, problem = contents.metrics(broken)
     assert series == {}
     assert "broken line" in problem
 
@@ -122,18 +125,114 @@ def test_finished_without_a_result_has_no_score(tmp_path: Path) -> None:
     assert "no result.json" in found.problems[0]
 
 
-@pytest.mark.parametrize("text", ["NaN", "null", '"many"', "true", "Infinity"])
+@pytest.mark.parametrize("text", ["NaN", "null", '"many"', "true", "Infinity", "1e308", "1" + 400 * "0"])
 def test_a_return_that_is_no_number(tmp_path: Path, text: str) -> None:
     run = finetune(tmp_path)
     (run / "result.json").write_text(f'{{"return": {text}}}')
     assert not math.isfinite(one(run).score)
 
 
-@pytest.mark.parametrize("state", ["running", "failed", "interrupted"])
-def test_a_run_that_did_not_finish_has_no_score(tmp_path: Path, state: str) -> None:
-    run = finetune(tmp_path, state=state)
-    write_json(run / "result.json", {"return": 5.0})  # left from an earlier time
+@pytest.mark.parametrize("state", ["running", "failed", "interrupted", None])
+def test_the_result_decides_whatever_the_status_says(tmp_path: Path, state: str | None) -> None:
+    """A run may be killed between its result and its last status."""
+    run = finetune(tmp_path, state=state or "running", steps=50_000)
     assert math.isnan(one(run).score)
+    write_json(run / "result.json", {"return": 5.0, "step": 50_000})
+    if state is None:
+        (run / "status.json").unlink()
+    found = one(run)
+    assert (found.state, found.finished, found.score, found.step) == ("finished", True, 5.0, 50_000)
+    assert found.problems == ()
+
+
+def test_a_run_without_a_status_is_starting_for_a_while(tmp_path: Path) -> None:
+    run = finetune(tmp_path, state="running")
+    (run / "status.json").unlink()
+    assert one(run).state == "starting"
+    assert one(run).going_on
+    hours_ago = time.time() - 7200
+    os.utime(run / "config.json", (hours_ago, hours_ago))
+    assert one(run).state == "unknown"
+    assert not one(run).going_on
+
+
+# ---- layouts -------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_of_version_0_1_reads_as_one_of_now(tmp_path: Path) -> None:
+    old, new = (one(finetune(tmp_path, layout=layout, name=f"layout-{layout}")) for layout in (1, 2))
+    assert old.config == new.config
+    assert new.config["learner"] == "ddpg"
+    assert new.config["learning"]["hidden"] == 256
+    assert new.config["selection"] == {"search": "grid", "trial_steps": 100}
+    assert new.versions == {"cic": "0.2.0", "numpy": "2.0"}
+    assert new.command == "cic finetune"
+    assert (old.versions, old.command) == ({}, "")
+
+
+def test_the_run_says_how_its_method_is_written(tmp_path: Path) -> None:
+    run = finetune(tmp_path, method="surprise")
+    assert one(run).title == "surprise"
+    header = json.loads((run / "config.json").read_text())
+    write_json(run / "config.json", header | {"title": "Surprise!"})
+    assert one(run).title == "Surprise!"
+    for odd in (3, "", "x" * 1000, None):
+        write_json(run / "config.json", header | {"title": odd})
+        assert one(run).title == "surprise"
+
+
+def test_titles_are_those_of_the_objectives() -> None:
+    from cic.learning.objectives import get_objective
+
+    assert {name: get_objective(name).title for name in TITLES} == TITLES
+
+
+# ---- files that are none -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", ["config.json", "status.json", "result.json", "metrics.jsonl", "trials.json"])
+def test_a_pipe_in_place_of_a_file_does_not_hang(tmp_path: Path, file: str) -> None:
+    run = finetune(tmp_path)
+    (run / file).unlink()
+    os.mkfifo(run / file)
+    runs, problems = records.read([tmp_path])
+    for each in runs:
+        problems += [contents.metrics(each)[1], contents.selection(each)[1]]
+    assert any(f"{file} cannot be read (not a regular file)" in problem for problem in problems)
+
+
+def test_an_endless_file_is_refused(tmp_path: Path) -> None:
+    run = finetune(tmp_path)
+    for file in ("result.json", "metrics.jsonl"):
+        with (run / file).open("r+b") as handle:
+            handle.truncate(10**12)  # sparse: it takes no room on the disk
+    found = one(run)
+    assert "larger than" in found.problems[0]
+    assert "larger than" in contents.metrics(found)[1]
+
+
+@pytest.mark.parametrize("state", ["finished", "running"])
+@pytest.mark.parametrize("damage", ["missing", "empty"])
+def test_lost_metrics_are_named(tmp_path: Path, state: str, damage: str) -> None:
+    run = finetune(tmp_path, state=state, log_every=1000)
+    (run / "metrics.jsonl").unlink()
+    if damage == "empty":
+        (run / "metrics.jsonl").touch()
+    assert f"metrics.jsonl is {damage}" in contents.metrics(one(run))[1]
+    write_json(run / "status.json", {"state": "running", "step": 900})  # nothing was logged yet
+    (run / "result.json").unlink(missing_ok=True)
+    assert contents.metrics(one(run)) == ({}, "")
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", "{}", '{"trials": 3}', '{"trials": [1]}'])
+def test_damaged_trials_are_named(tmp_path: Path, content: str) -> None:
+    run = finetune(tmp_path)
+    (run / "trials.json").write_text(content)
+    found, problem = contents.selection(one(run))
+    assert found is None
+    assert "trials.json" in problem
+    (run / "trials.json").unlink()
+    assert contents.selection(one(run)) == (None, "")
 
 
 JSON = st.recursive(
@@ -141,25 +240,46 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
 )
-KEYS = ["objective", "seed", "task", "domain", "scale", "steps", "pretrain_steps", "agent", "options", "pretrained"]
+KEYS = [
+    "objective",
+    "seed",
+    "task",
+    "domain",
+    "scale",
+    "steps",
+    "pretrain_steps",
+    "agent",
+    "learning",
+    "options",
+    "pretrained",
+]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(steady, max_examples=60)
 @given(
     config=st.dictionaries(st.sampled_from(KEYS), JSON),
     status=st.dictionaries(st.sampled_from(["state", "step", "message", "updated"]), JSON),
     result=st.dictionaries(st.just("return"), JSON),
     rows=st.lists(st.dictionaries(st.sampled_from(["step", "eval/return", "x"]), JSON) | JSON, max_size=4),
     trials=st.dictionaries(st.sampled_from(["method", "chosen", "trials"]), JSON),
+    layout=st.sampled_from(records.FORMATS),
+    header=st.dictionaries(st.sampled_from(["title", "versions", "command", "version"]), JSON),
 )
 def test_any_json_is_no_crash(
-    tmp_path_factory: pytest.TempPathFactory, config: Any, status: Any, result: Any, rows: Any, trials: Any
+    tmp_path_factory: pytest.TempPathFactory,
+    config: Any,
+    status: Any,
+    result: Any,
+    rows: Any,
+    trials: Any,
+    layout: int,
+    header: Any,
 ) -> None:
     """Values of every type in every place, up to the grouping of runs."""
     folder = tmp_path_factory.mktemp("any")
     for kind in ("pretrain", "finetune"):
         base = {"objective": "cic", "seed": 0, "task": "walker-run", "domain": "walker"}
-        document = {"format": 1, "kind": kind, "config": base | config}
+        document = {"format": layout, "kind": kind, "config": base | config, **header}
         write_json(folder / kind / "config.json", document)
         write_json(folder / kind / "status.json", status)
         write_json(folder / kind / "result.json", result)
@@ -174,8 +294,8 @@ def test_any_json_is_no_crash(
     notices.states(kept, said)
     notices.budgets(study.finetune, said)
     for run in kept:
-        records.metrics(run)
-        records.trials(run)
+        contents.metrics(run)
+        contents.selection(run)
 
 
 # ---- metrics -------------------------------------------------------------------------------------------------------
@@ -185,7 +305,7 @@ def test_a_cut_off_last_line_is_normal(tmp_path: Path) -> None:
     run = finetune(tmp_path, points=3)
     with (run / "metrics.jsonl").open("a") as file:
         file.write('{"step": 4000, "eval/ret')
-    series, problem = records.metrics(one(run))
+    series, problem = contents.metrics(one(run))
     assert problem == ""
     assert len(series["eval/return"].steps) == 3
 
@@ -195,7 +315,7 @@ def test_a_broken_line_in_the_middle_is_said(tmp_path: Path) -> None:
     lines = (run / "metrics.jsonl").read_text().splitlines()
     lines[1] = "\0\0\0"
     (run / "metrics.jsonl").write_text("\n".join(lines) + "\n")
-    series, problem = records.metrics(one(run))
+    series, problem = contents.metrics(one(run))
     assert len(series["eval/return"].steps) == 9
     assert "1 broken line" in problem
 
@@ -205,7 +325,7 @@ def test_metrics_are_sorted_and_a_step_counts_once(tmp_path: Path) -> None:
     rows = [{"step": 20, "eval/return": 2.0}, {"step": 10, "eval/return": 1.0}, {"step": 20, "eval/return": 3.0}]
     rows += [{"step": 30, "eval/return": None}, {"step": None, "eval/return": 9.0}, {"step": 40, "note": "text"}]  # type: ignore[dict-item, list-item]
     (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    series, _ = records.metrics(one(run))
+    series, _ = contents.metrics(one(run))
     assert series["eval/return"].steps.tolist() == [10, 20, 30]
     assert series["eval/return"].values[:2].tolist() == [1, 3]
     assert "note" not in series
@@ -213,17 +333,18 @@ def test_metrics_are_sorted_and_a_step_counts_once(tmp_path: Path) -> None:
 
 def test_only_wanted_metrics_are_kept(tmp_path: Path) -> None:
     run = one(pretrain(tmp_path, points=5))
-    series, _ = records.metrics(run, ("zero_shot/",))
+    series, _ = contents.metrics(run, ("zero_shot/",))
     assert set(series) == {"zero_shot/flip", "zero_shot/run", "zero_shot/stand", "zero_shot/walk"}
 
 
 def test_trials(tmp_path: Path) -> None:
     run = finetune(tmp_path)
-    found = records.trials(one(run))
+    found, problem = contents.selection(one(run))
+    assert problem == ""
     assert found is not None
     assert len(found.trials) == 40
     assert found.chosen == max(range(40), key=lambda index: found.trials[index].score)
     write_json(run / "trials.json", {"method": "regress", "chosen": None, "trials": [{"skill": None, "return": None}]})
-    found = records.trials(one(run))
+    found, _ = contents.selection(one(run))
     assert found is not None
     assert found.chosen is None

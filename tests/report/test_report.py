@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import csv
+import hashlib
+import json
 import re
+import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -15,9 +18,10 @@ import pytest
 from make_runs import finetune, media, pretrain
 
 from cic.core.errors import UserError
+from cic.core.published import experts
 from cic.report import ReportOptions, ReportResult, build, report
-from cic.report.statistics import experts
 
+FAST = ReportOptions(reps=20, figures=())
 FIGURES = {"aggregate", "sample_efficiency", "finetuning", "profile", "improvement", "zero_shot", "diagnostics"}
 FIGURES |= {"selection"}
 SCORES: dict[tuple[str, str], list[float]] = {}
@@ -190,10 +194,47 @@ def test_the_papers_rows_alone(tmp_path: Path) -> None:
     assert len(pages.table(root, "raw_scores")) == 12
 
 
+def test_pictures_and_films_of_the_skills_are_shown(tmp_path: Path) -> None:
+    """Where `cic skills` writes them."""
+    run = pretrain(tmp_path / "runs")
+    (run / "pictures").mkdir()
+    for name in ("skills.png", "strip.webp", "loop.gif", "skills.mp4", "skills.csv"):
+        (run / "pictures" / name).write_bytes(b"any")
+    root = pages.parse(report([tmp_path / "runs"], tmp_path / "out", FAST).page)
+    shown = root.findall(".//section[@id='media']//img") + root.findall(".//section[@id='media']//video")
+    kinds = [node.get("src", "").partition(";")[0] for node in shown]
+    assert kinds == ["data:image/png", "data:image/webp", "data:image/gif", "data:video/mp4"]
+
+
+def test_a_report_made_again_leaves_no_figure_of_the_last_one(tmp_path: Path) -> None:
+    runs, out = tmp_path / "runs", tmp_path / "out"
+    for seed in range(2):
+        finetune(runs / "tuned", seed=seed)
+    pretrain(runs)
+    first = report([runs], out, ReportOptions(reps=10, figures=("png",)))
+    (out / "figures" / "mine.png").write_bytes(b"a user's")
+    (out / "figures" / "profile.png").write_bytes(b"changed by the user")
+    (tmp_path / "precious.png").write_bytes(b"outside")
+    listing = json.loads((out / "made.json").read_text())
+    digest = hashlib.sha256(b"outside").hexdigest()
+    (out / "made.json").write_text(
+        json.dumps(listing | {"../precious.png": digest, "figures/../../precious.png": digest})
+    )
+    shutil.rmtree(runs / "tuned")
+    again = report([runs], out, ReportOptions(reps=10, figures=("png",)))
+    gone = {path for path in [*first.figures, *first.tables] if not path.exists()}
+    made = {*again.figures, *again.tables}
+    assert {*first.figures, *first.tables} - made - gone == {out / "figures" / "profile.png"}
+    assert gone
+    assert all(path.exists() for path in made)
+    assert (out / "figures" / "mine.png").exists()
+    assert (tmp_path / "precious.png").exists()
+
+
 def test_media_beyond_the_room_are_said(tmp_path: Path) -> None:
     media(finetune(tmp_path / "runs"))
     result = report([tmp_path / "runs"], tmp_path / "out", ReportOptions(reps=10, figures=(), media=0.00005))
-    assert any("1 of 2 pictures and videos" in notice for notice in result.notices)
+    assert any("1 of 2 pictures and films" in notice for notice in result.notices)
 
 
 def test_the_reference_can_be_chosen(tmp_path: Path) -> None:
@@ -216,7 +257,7 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
 def test_a_missing_extra_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     finetune(tmp_path)
     monkeypatch.setattr(build, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"matplotlib and rliable: pip install 'cic\[report\]'"):
+    with pytest.raises(UserError, match=r"needs matplotlib: pip install 'cic\[report\]'"):
         report([tmp_path], tmp_path / "out")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pages
@@ -10,7 +11,7 @@ import pytest
 from make_runs import finetune, pretrain, write_json
 
 from cic.core.errors import UserError
-from cic.report import ReportOptions, ReportResult, build, report
+from cic.report import ReportOptions, ReportResult, curve_plots, report
 
 FAST = ReportOptions(reps=20, figures=())
 
@@ -97,7 +98,13 @@ def test_nan_everywhere(tmp_path: Path) -> None:
 def test_mixed_scales_get_their_own_rows_with_the_reason(runs: Path) -> None:
     for seed in range(2):
         finetune(runs, seed=seed, name=f"big-{seed}", scale="paper", score=796.0)
-    _, rows, shown = make(runs)
+    result, rows, shown = make(runs)
+    assert rows["CIC"]["Mean ↑"].startswith("0.50")
+    other = pages.table(pages.parse(result.page), "aggregate_budget_1")
+    assert [row["Method"] for row in other] == ["CIC (paper scale)"]
+    assert other[0]["Mean ↑"].startswith("1.00")
+    assert "section of their own" in shown
+    _, rows, shown = make(runs, ReportOptions(reps=20, figures=(), budgets="together"))
     assert rows["CIC (laptop scale)"]["Mean ↑"].startswith("0.50")
     assert rows["CIC (paper scale)"]["Mean ↑"].startswith("1.00")
     assert "differ in scale" in shown
@@ -107,10 +114,22 @@ def test_mixed_scales_get_their_own_rows_with_the_reason(runs: Path) -> None:
     assert "as --mix asks" in shown
 
 
-def test_mixed_budgets_get_their_own_rows(runs: Path) -> None:
-    finetune(runs, seed=5, steps=50_000)
-    _, rows, _ = make(runs)
-    assert {"CIC (50k steps)", "CIC (100k steps)"} <= set(rows)
+def test_a_stray_budget_takes_no_task_from_the_statistics(runs: Path) -> None:
+    """One longer run of one task used to reduce the aggregates to that task, and to win in bold."""
+    for method in ("cic", "aps"):
+        for seed in range(2):
+            finetune(runs, "walker-flip", method, seed, score=399.5)
+    finetune(runs, method="ddpg", seed=5, steps=500_000, score=790.0)
+    result, rows, _ = make(runs)
+    assert set(rows) == {"CIC", "APS"}
+    assert rows["CIC"]["Runs"] == "4"
+    root = pages.parse(result.page)
+    (stray,) = pages.table(root, "raw_scores_budget_1")
+    assert stray["DDPG (500k steps)"] == "790"
+    (stray,) = pages.table(root, "aggregate_budget_1")
+    assert "[" not in stray["Mean ↑"]
+    assert "#others" in [link.get("href") for link in root.findall(".//nav//a")]
+    assert pages.table(root, "runs")[-1]["Steps"] == "500k of 500k"
 
 
 def test_unknown_tasks_are_shown_raw(runs: Path) -> None:
@@ -144,8 +163,67 @@ def test_unreadable_files(runs: Path, file: str, damage: str) -> None:
         path.mkdir()
     _, rows, shown = make(runs)
     assert rows["CIC"]["Mean ↑"].startswith("0.50")
-    if file != "trials.json" and (damage, file) != ("cut", "metrics.jsonl"):  # a cut line is a run being written
+    if (damage, file) != ("cut", "metrics.jsonl"):  # a cut line is a run being written
         assert "walker-run-cic-7" in shown
+
+
+@pytest.mark.parametrize("damage", ["empty", "gone"])
+def test_lost_metrics_are_named(runs: Path, damage: str) -> None:
+    path = finetune(runs, seed=7) / "metrics.jsonl"
+    path.unlink()
+    if damage == "empty":
+        path.touch()
+    assert "walker-run-cic-7: metrics.jsonl is" in make(runs)[2]
+
+
+def test_a_run_without_a_status_that_has_its_result_reached_its_end(runs: Path) -> None:
+    (finetune(runs, seed=7, steps=100_000, score=398.0) / "status.json").unlink()
+    result, rows, _ = make(runs)
+    assert rows["CIC"]["Runs"] == "3"
+    table = {row["Run"]: row for row in pages.table(pages.parse(result.page), "runs")}
+    assert (table["walker-run-cic-7"]["State"], table["walker-run-cic-7"]["Steps"]) == ("finished", "100k of 100k")
+
+
+def test_a_picture_that_is_a_pipe_does_not_hang(runs: Path) -> None:
+    folder = finetune(runs, seed=7) / "pictures"
+    folder.mkdir()
+    os.mkfifo(folder / "a.png")
+    assert "a.png cannot be read (not a regular file)" in make(runs)[2]
+
+
+HOSTILE = (
+    "\ud800",
+    "\x1b[2J",
+    "<script>alert(1)</script>",
+    "=cmd|'/C x'!A0",
+    "a" * 5000,
+    "$\\\\input{x}$",
+    "%s{}",
+    "\n\n# x",
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_is_shown_not_obeyed(runs: Path, text: str) -> None:
+    folder = finetune(runs, method=text, seed=7, score=398.0, name="stranger", options={text: text})
+    write_json(folder / "status.json", {"state": text, "step": 10, "message": text})
+    header = json.loads((folder / "config.json").read_text())
+    header |= {"title": text, "command": text, "versions": {text: text}}
+    write_json(folder / "config.json", header)
+    pretrain(runs, text, text, name="stranger-too", state="failed")
+    result, rows, shown = make(runs)
+    assert len(rows) == 3
+    assert "\x1b" not in shown + "".join(result.notices)
+    for path in result.tables:
+        assert "<script" not in path.read_text(encoding="utf-8") or path.suffix == ".csv"
+
+
+def test_a_config_nested_too_deeply_is_named(runs: Path) -> None:
+    folder = finetune(runs, seed=7)
+    deep = "[" * 300 + "]" * 300
+    text = (folder / "config.json").read_text().replace('"options": {}', f'"options": {{"x": {deep}}}')
+    (folder / "config.json").write_text(text)
+    assert "walker-run-cic-7: config.json is nested too deeply" in make(runs)[2]
 
 
 def test_a_picture_that_is_none(runs: Path) -> None:
@@ -167,7 +245,7 @@ def test_a_section_that_fails_costs_that_section(runs: Path, monkeypatch: pytest
     def fail(*_: object) -> None:
         raise ZeroDivisionError("odd data")
 
-    monkeypatch.setattr(build.curve_plots, "finetuning", fail)
+    monkeypatch.setattr(curve_plots, "finetuning", fail)
     result = report([runs], runs.parent / "out", FAST)
     root = pages.parse(result.page)
     assert any("learning curves could not be made (ZeroDivisionError: odd data)" in n for n in result.notices)

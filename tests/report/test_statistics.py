@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from cic.core.errors import UserError
+from cic.core.published import experts
 from cic.report import paper, statistics
 from cic.report.statistics import Bootstrap, Matrix, curve_matrix, matrix
 
@@ -58,7 +59,7 @@ def test_paper_other_rows_come_near(statistic: str, tolerance: float) -> None:
 
 
 def test_paper_tables_are_whole() -> None:
-    assert len(statistics.experts()) == 12
+    assert len(experts()) == 12
     assert all(len(rows) == 12 for rows in paper.scores().values())
     assert len(paper.scores()) == 10  # the nine methods and DDPG from scratch
     variants = paper.reward_variants()
@@ -80,7 +81,7 @@ def brute_iqm(values: list[float]) -> float:
 def test_aggregates_agree_with_brute_force_and_rliable(shape: tuple[int, int]) -> None:
     metrics = pytest.importorskip("rliable.metrics")
     scores = np.random.default_rng(0).gamma(3.0, 0.3, size=shape)
-    median, iqm, mean, gap = statistics.aggregates(scores)
+    median, iqm, mean, gap = statistics.aggregates(scores[None])[0]
     flat = scores.ravel().tolist()
     assert iqm == pytest.approx(brute_iqm(flat))
     assert gap == pytest.approx(sum(max(0.0, 1.0 - score) for score in flat) / len(flat))
@@ -96,7 +97,7 @@ def test_holes_are_left_out() -> None:
     )
     assert scores.tasks == ("a", "b", "d")
     assert scores.counts.tolist() == [2, 1, 3]
-    median, iqm, mean, gap = statistics.aggregates(scores.values)
+    median, iqm, mean, gap = statistics.aggregates(scores.values[None])[0]
     assert median == pytest.approx(0.5)
     assert mean == pytest.approx((0.3 + 0.8 + 0.5) / 3)
     assert iqm == pytest.approx(brute_iqm([0.2, 0.4, 0.8, 0.1, 0.5, 0.9]))
@@ -144,7 +145,7 @@ def test_intervals_agree_with_brute_force() -> None:
     samples = []
     for _ in range(4000):
         columns = [rng.choice(scores.values[:, task], size=10) for task in range(4)]
-        samples.append(statistics.aggregates(np.stack(columns, axis=1)))
+        samples.append(statistics.aggregates(np.stack(columns, axis=1)[None])[0])
     low, high = np.percentile(np.array(samples), [2.5, 97.5], axis=0)
     for index, name in enumerate(statistics.STATISTICS):
         width = high[index] - low[index]
@@ -156,7 +157,9 @@ def test_intervals_agree_with_rliable() -> None:
     library = pytest.importorskip("rliable.library")
     scores = random_matrix(np.random.default_rng(5))
     ours = statistics.aggregate(scores, Bootstrap(reps=4000))
-    _, intervals = library.get_interval_estimates({"a": scores.values}, statistics.aggregates, reps=4000)
+    _, intervals = library.get_interval_estimates(
+        {"a": scores.values}, lambda values: statistics.aggregates(values[None])[0], reps=4000
+    )
     for index, name in enumerate(statistics.STATISTICS):
         low, high = intervals["a"][:, index]
         assert ours[name].low == pytest.approx(low, abs=0.06 * (high - low)), name
@@ -210,6 +213,23 @@ def test_single_runs_have_no_interval() -> None:
     assert np.isnan([estimate.low, estimate.high]).all()
 
 
+def test_many_runs_against_a_single_one_have_no_interval() -> None:
+    many, single = matrix({"a": [0.5, 0.6, 0.7]}), matrix({"a": [0.4]})
+    for x, y in ((many, single), (single, many)):
+        found = [statistics.improvement(x, y, FAST), *statistics.difference(x, y, FAST).values()]
+        assert np.isnan([[estimate.low, estimate.high] for estimate in found]).all()
+
+
+@pytest.mark.parametrize("at_once", [1, 700, 10**9])
+def test_batches_of_resamples_change_nothing(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = random_matrix(np.random.default_rng(6))
+    expected = statistics.aggregate(scores, FAST)
+    monkeypatch.setattr(statistics, "_AT_ONCE", at_once)
+    found = statistics.aggregate(scores, FAST)
+    for name, estimate in expected.items():
+        assert found[name] == pytest.approx(estimate)
+
+
 # ---- bad input -------------------------------------------------------------------------------------------------------
 
 
@@ -227,13 +247,6 @@ def test_no_common_task_is_said() -> None:
 def test_bad_bootstrap_is_said(bad: dict[str, float]) -> None:
     with pytest.raises(UserError):
         Bootstrap(**bad)  # type: ignore[arg-type]
-
-
-def test_a_missing_extra_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    statistics._resampler.cache_clear()
-    monkeypatch.setitem(sys.modules, "rliable.library", None)
-    with pytest.raises(UserError, match="pip install"):
-        statistics.aggregate(matrix({"a": [0.5, 0.6]}), FAST)
 
 
 def test_importing_is_light() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cic.report.style import COLOURS, REST, TITLES, place, shade, styles
+from cic.core.published import TITLES
+from cic.report.style import COLOURS, REST, place, shade, styles, tones
 
 # Machado, Oliveira and Fernandes 2009, full severity, on linear RGB.
 SIGHT = {
@@ -68,6 +69,14 @@ def test_unknown_methods_do_not_share_a_colour_while_there_are_any() -> None:
 
 def test_order_is_the_papers() -> None:
     assert sorted(["zzz", "aps", "cic", "abc", "ddpg"], key=place) == ["ddpg", "cic", "aps", "abc", "zzz"]
+
+
+@pytest.mark.parametrize("colour", [*COLOURS.values(), *REST])
+@pytest.mark.parametrize("count", [1, 2, 3, 6])
+def test_a_second_row_leaves_the_first_its_colour(colour: str, count: int) -> None:
+    found = tones(colour, count)
+    assert found[0] == colour
+    assert len(set(found)) == count
 
 
 def test_variants_are_shades() -> None:

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from make_runs import finetune
 
 from cic.core.errors import UserError
+from cic.core.published import experts
 from cic.report import ReportOptions, groups, paper, score_tables, scores
-from cic.report.statistics import experts
 from cic.report.tables import Cell, Table, latex, number, rows, to_csv, to_html, to_latex, to_markdown
 from cic.runs import records
+from tests.helpers import steady
 
 PLAIN = ReportOptions(reps=50)
 
 
 def built(folder: Path, options: ReportOptions = PLAIN) -> tuple[groups.Study, scores.Scores, list[str]]:
     said: list[str] = []
-    study = groups.study(records.read([folder])[0], options.mix, options.split, said)
+    study = groups.study(records.read([folder])[0], options.mix, options.split, said, options.budgets == "together")
     return study, scores.compute(study, options, said), said
 
 
@@ -54,6 +58,33 @@ def test_markdown() -> None:
     assert lines[:2] == ["| Domain | Task | P(A > B) |", "| --- | --- | ---: |"]
     assert lines[2] == "| Walker | a_b | **1 ± 2** |"
     assert lines[3] == "|  | x\\|y | – |"
+
+
+@steady
+@given(st.text(st.sampled_from("<>&|\\`[]()!*=+-@'\"\r\n\t ax1"), max_size=12))
+def test_hostile_text_is_neutralised(text: str) -> None:
+    """No tag and no link in Markdown, no formula in CSV; the cells stay cells, and their text can be read back."""
+    table = Table("t", "T", text, ("A", "B"), rows([[text, "end"]]), records=[{"a": text, "b": 1.5}])
+    lines = to_markdown(table).split("\n")
+    assert len(lines) == 6
+    assert "<" not in "".join(lines)
+    assert not re.search(r"(?<!\\)(\\\\)*\]\(", "".join(lines))
+    assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", lines[2])) == 3
+    (record,) = csv.DictReader(io.StringIO(to_csv(table), newline=""))
+    assert record["a"].removeprefix("'") == " ".join(text.splitlines()).removeprefix("'")
+    assert not record["a"].startswith(("=", "@", "\t", "\r"))
+    if record["a"].startswith(("+", "-")):
+        float(record["a"])
+    assert record["b"] == "1.5"
+
+
+def test_a_script_and_a_formula() -> None:
+    table = Table(
+        "t", "T", "<b>", ("A",), rows([["<script>alert(1)</script>"]]), records=[{"run": "=cmd|' /C calc'!A0"}]
+    )
+    assert "<" not in to_markdown(table)
+    assert "&lt;script>alert(1)&lt;/script>" in to_markdown(table)
+    assert to_csv(table).splitlines()[1].startswith("'=cmd")
 
 
 def test_latex_is_booktabs_and_escaped() -> None:
@@ -198,7 +229,7 @@ def test_paper_rows_alone_are_its_published_statistics(tmp_path: Path) -> None:
     options = ReportOptions(reps=50, paper=("all",))
     _, computed, _ = built_empty(options)
     for method, row in paper.statistics().items():
-        found = computed.aggregates[scores.paper_label(method)]
+        found = computed.aggregates[paper.label(method)]
         assert {name: estimate.value for name, estimate in found.items()} == dict(row)
     assert computed.tasks == tuple(experts())
 
@@ -212,7 +243,7 @@ def built_empty(options: ReportOptions) -> tuple[groups.Study, scores.Scores, li
 def test_a_row_at_the_papers_scale_is_not_taken_for_the_papers(tmp_path: Path) -> None:
     finetune(tmp_path, "walker-run", "cic", 0)
     finetune(tmp_path, "walker-run", "cic", 0, name="big", scale="paper")
-    _, computed, _ = built(tmp_path, ReportOptions(reps=50, paper=("cic",)))
+    _, computed, _ = built(tmp_path, ReportOptions(reps=50, paper=("cic",), budgets="together"))
     assert len(computed.aggregates) == 3
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pages
@@ -49,6 +50,33 @@ def test_waits_for_the_first_run(tmp_path: Path) -> None:
 
     assert watch([runs], tmp_path / "out", OPTIONS, sleep=sleep).runs == 1
     assert len(slept) == 1
+
+
+def test_a_run_that_is_just_starting_is_waited_for(tmp_path: Path) -> None:
+    """Its config is there, its first status not yet."""
+    runs = tmp_path / "runs"
+    (finetune(runs, state="running", trials=False) / "status.json").unlink()
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        finetune(runs, score=398.0, trials=False)
+
+    assert watch([runs], tmp_path / "out", OPTIONS, sleep=sleep).running == 0
+    assert len(slept) == 1
+
+
+def test_a_run_that_never_started_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    run = finetune(tmp_path / "runs", state="running", trials=False)
+    (run / "status.json").unlink()
+    made: list[ReportResult] = []
+
+    def sleep(seconds: float) -> None:
+        assert len(made) == 1
+        os.utime(run / "config.json", (1e9, 1e9))
+
+    assert watch([tmp_path / "runs"], tmp_path / "out", OPTIONS, made.append, sleep).running == 0
+    assert [result.running for result in made] == [1, 0]
 
 
 def test_a_folder_that_does_not_exist_is_not_waited_for(tmp_path: Path) -> None:

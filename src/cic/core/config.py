@@ -15,11 +15,11 @@ def to_dict(config: Any) -> dict[str, Any]:
     return dataclasses.asdict(config)
 
 
-def from_dict(cls: type[T], data: Any, where: str = "config") -> T:
-    """Build `cls` from what `to_dict` gave."""
+def from_dict(cls: type[T], data: Any, where: str = "config", open_types: dict[str, Any] | None = None) -> T:
+    """Build `cls` from what `to_dict` gave. `open_types` are those of fields whose type the class leaves open."""
     if not isinstance(data, dict):
         raise UserError(f"{where} must be an object, not {type(data).__name__}")
-    hints = get_type_hints(cls)
+    hints = get_type_hints(cls) | (open_types or {})
     fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     for name in data:
         if name not in fields:

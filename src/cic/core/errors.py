@@ -10,6 +10,10 @@ class UserError(ValueError):
     """A mistake that the user can mend: the command line prints it without a traceback and exits with 2."""
 
 
+class Interrupted(Exception):
+    """The user stopped a run; it is saved. The command line exits with 130."""
+
+
 def unknown(kind: str, name: str, options: Iterable[str]) -> UserError:
     """`unknown task "wlak"; did you mean "walk"?`, or the whole list when nothing is near."""
     options = sorted(options)

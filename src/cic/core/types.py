@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:  # environments alone do without torch
+    import torch
     from torch import Tensor
 
 Array: TypeAlias = npt.NDArray[np.float32]
+Bools: TypeAlias = npt.NDArray[np.bool_]
 Metrics: TypeAlias = "dict[str, Tensor]"
 """`area/name` → a scalar tensor. Only the logger turns it into a number, so nothing on the hot path waits."""
 
@@ -31,3 +34,33 @@ class Batch(NamedTuple):
     discount: Tensor  # (B, 1)
     next_obs: Tensor  # (B, obs)
     skill: Tensor  # (B, skill); (B, 0) for methods without skills
+    extras: dict[str, Tensor] = {}  # noqa: RUF012  never written to: `with_extras` makes a new one
+    """What an objective asked for by its `Needs`, and what its `prepare` added."""
+
+    def with_extras(self, **extras: Tensor) -> Batch:
+        return self._replace(extras={**self.extras, **extras})
+
+    def to(self, device: torch.device) -> Batch:
+        if self.obs.device == device:
+            return self
+        plain = {name: tensor.to(device) for name, tensor in self._asdict().items() if name != "extras"}
+        return Batch(**plain, extras={name: tensor.to(device) for name, tensor in self.extras.items()})
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What an objective wants of the replay beyond a plain batch."""
+
+    nstep: int | None = None
+    """Steps from `obs` to `next_obs`, in place of the run's."""
+    batches: int = 1
+    """Fresh batches per update: the representation learns from each, the policy from the last."""
+    skill_start: bool = False
+    """`extras["first_obs"]` (B, obs), where the skill began, and `extras["skill_end"]` (B, 1), 1 where it is over at
+    `next_obs`: another skill was drawn, or the episode ended."""
+    path: int = 0
+    """`extras["path"]` (B, path, obs): that many observations, evenly spaced over the whole path of the skill, from its
+    first to its last; in a path that still goes on, to the latest."""
+    goals: float = 0.0
+    """`extras["goal"]` (B, obs), a later observation of the same episode: as many steps on as a geometric draw with
+    this parameter says, at most to the episode's end; and `extras["random_goal"]` (B, obs), any observation."""

@@ -7,7 +7,7 @@ so the last observation of an episode is simply the observation that `step` retu
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -17,11 +17,20 @@ from gymnasium.vector.utils import batch_space
 
 from cic.core.errors import UserError
 from cic.core.types import Array, Spaces
-from cic.envs.catalogue import Coverage
+from cic.envs.catalogue import CoverageAxes
 
 Bools = npt.NDArray[np.bool_]
 State = dict[str, npt.NDArray[Any]]
-Step = tuple[Array, Array, Bools, Bools, dict[str, Any]]
+
+
+class StepArrays(NamedTuple):
+    """What a step gives: Gymnasium's five, each with an entry per copy."""
+
+    obs: Array  # (N, obs)
+    reward: Array  # (N,)
+    terminated: Bools  # (N,) a real end: discount 0
+    truncated: Bools  # (N,) out of time: bootstrap through it
+    info: dict[str, Any]  # "rewards": {task: (N,)}, what every task of the domain pays
 
 
 class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
@@ -34,9 +43,9 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
     task: str | None
     tasks: tuple[str, ...]
     episode_length: int | None
-    coverage: Coverage | None
+    coverage: CoverageAxes | None
     exact_state = True
-    """Whether `set_state` continues bit for bit. Otherwise it restarts the episodes (see `cic.envs.gym`)."""
+    """Whether `restore` continues bit for bit. Otherwise it restarts the episodes (see `cic.envs.gym`)."""
 
     def __init__(
         self,
@@ -56,7 +65,6 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
         self._shape = (self.num_envs, action)
         self._steps = np.zeros(self.num_envs, np.int64)
         self._over = np.ones(self.num_envs, np.bool_)  # never reset counts as over
-        self._blocked = True  # whether any copy is over; a plain bool, since every step asks
 
     @property
     def spaces(self) -> Spaces:
@@ -76,11 +84,10 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
             self._begin(i)
         self._steps[mask] = 0
         self._over[mask] = False
-        self._resume()
         return self._observe(), {}
 
     @abstractmethod
-    def step(self, actions: Array) -> Step:
+    def step(self, actions: Array) -> StepArrays:
         """One control step in every copy."""
 
     @abstractmethod
@@ -96,46 +103,39 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
         """The current observation of every copy, in a fresh array."""
 
     @abstractmethod
-    def get_state(self) -> State:
+    def state(self) -> State:
         """Everything that the future depends on, as arrays with one row per copy."""
 
     @abstractmethod
-    def set_state(self, state: State) -> None:
-        """Continue from what `get_state` returned, here or in another process."""
+    def restore(self, state: State) -> None:
+        """Continue from what `state` returned, here or in another process."""
 
     @abstractmethod
     def render(self, index: int = 0, width: int = 320, height: int = 240) -> npt.NDArray[np.uint8]:  # type: ignore[override]
         """A picture of one copy, (height, width, 3)."""
 
-    def _resume(self) -> None:
-        """Bring derived bookkeeping up to date after `_steps` and `_over` changed from outside of `step`."""
-        self._blocked = bool(self._over.any())
-
     def _check_actions(self, actions: Any) -> Array:
-        """The actions as float32 (N, action). Whether they are finite, `_check_finite` asks."""
-        if self._blocked:
-            raise self._blocked_error()
+        """The actions as finite float32 (N, action), before anything moves."""
+        self._check_open()
+        if np.count_nonzero(self._over):
+            raise UserError(
+                f"{self.name}: copy {np.flatnonzero(self._over)[0]} has not been started or has ended; "
+                'call reset() or reset(options={"reset_mask": …}) before stepping'
+            )
+        return self._numbers(actions)
+
+    def _numbers(self, actions: Any) -> Array:
         try:
             array = np.asarray(actions, np.float32)
         except (TypeError, ValueError) as error:
             raise UserError(f"{self.name}: actions must be numbers of shape {self._shape} ({error})") from None
         if array.shape != self._shape:
             raise UserError(f"{self.name}: actions have shape {array.shape}, expected {self._shape} (copies, action)")
-        return array
-
-    def _check_finite(self, actions: Array) -> None:
-        finite = np.isfinite(actions)
-        if not finite.all():
+        finite = np.isfinite(array)
+        if np.count_nonzero(finite) < finite.size:
             copy = int(np.argmin(finite.all(axis=1)))
-            raise UserError(f"{self.name}: the action of copy {copy} is not finite: {actions[copy].tolist()}")
-
-    def _blocked_error(self) -> UserError:
-        if self.closed:
-            return UserError(f"{self.name}: the environment is closed")
-        return UserError(
-            f"{self.name}: copy {np.flatnonzero(self._over)[0]} has not been started or has ended; "
-            'call reset() or reset(options={"reset_mask": …}) before stepping'
-        )
+            raise UserError(f"{self.name}: the action of copy {copy} is not finite: {array[copy].tolist()}")
+        return array
 
     def _reset_mask(self, options: dict[str, Any] | None) -> Bools:
         mask = (options or {}).get("reset_mask")
@@ -159,7 +159,7 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
 
     def _check_open(self) -> None:
         if self.closed:
-            raise self._blocked_error()
+            raise UserError(f"{self.name}: the environment is closed")
 
     def _check_state(self, state: State, like: State) -> None:
         """A state of other copies or another environment must not half-load."""
@@ -170,11 +170,6 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
                 raise UserError(
                     f"{self.name}: the state's {key!r} has shape {state[key].shape}, expected {array.shape}"
                 )
-
-    def close(self, **kwargs: Any) -> None:
-        """Free threads and renderers; twice does no harm."""
-        super().close(**kwargs)
-        self._blocked = True
 
     def __repr__(self) -> str:
         return f"<{self.name}, {self.num_envs} {'copy' if self.num_envs == 1 else 'copies'}>"

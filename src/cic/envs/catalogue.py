@@ -5,12 +5,11 @@ The numbers are facts of the models; a test builds every model and compares.
 
 from __future__ import annotations
 
-import csv
-from functools import lru_cache
-from importlib.resources import files
 from typing import NamedTuple
 
-Coverage = tuple[tuple[int, float, float], ...]
+from cic.core.published import experts
+
+CoverageAxes = tuple[tuple[int, float, float], ...]
 """(observation index, low, high) of the two or three entries on which state coverage is counted."""
 
 CORNERS = ("reach_top_left", "reach_top_right", "reach_bottom_left", "reach_bottom_right")
@@ -24,7 +23,7 @@ class DomainInfo(NamedTuple):
     obs: int
     action: int
     episode_length: int
-    coverage: Coverage
+    coverage: CoverageAxes
     about: str
     module: str
     """Where `create(name, task, num_envs, seed, threads)` is."""
@@ -32,8 +31,7 @@ class DomainInfo(NamedTuple):
     @property
     def experts(self) -> dict[str, float | None]:
         """The score of a long-trained agent on each task, which normalises returns; None where nobody measured it."""
-        scores = _expert_scores()
-        return {task: scores.get((self.name, task)) for task in self.tasks}
+        return {task: experts().get(f"{self.name}-{task}") for task in self.tasks}
 
 
 DOMAINS = {
@@ -108,9 +106,3 @@ def names() -> list[str]:
     return [
         name for domain in DOMAINS.values() for name in (domain.name, *(f"{domain.name}-{t}" for t in domain.tasks))
     ]
-
-
-@lru_cache(maxsize=1)
-def _expert_scores() -> dict[tuple[str, str], float]:
-    text = files("cic").joinpath("data/scores.csv").read_text(encoding="utf-8")
-    return {(row["domain"], row["task"]): float(row["expert"]) for row in csv.DictReader(text.splitlines())}

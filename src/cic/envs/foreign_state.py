@@ -1,21 +1,31 @@
 """Saving and restoring environments that are not ours, as arrays.
 
-Exact for Gymnasium's MuJoCo environments, and for environments that offer `get_state() -> dict[str, array]` and
-`set_state(dict)` themselves. Of all others only the random generator and the time limit's counter are known.
+Exact if every layer is known: inside, one of Gymnasium's MuJoCo environments; around it, wrappers that keep nothing,
+and time limits, whose counters are saved. A layer that offers `get_state() -> dict[str, array]` and `set_state(dict)`
+itself is known too. Of all others only the random generator and the time limits are carried over.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
-from gymnasium.wrappers import TimeLimit
+from gymnasium import wrappers
 
 from cic.envs import random_state
 
 Arrays = dict[str, npt.NDArray[Any]]
+
+KEEP_NOTHING = (
+    *(wrappers.OrderEnforcing, wrappers.PassiveEnvChecker, wrappers.ClipAction, wrappers.RescaleAction),
+    *(wrappers.ClipReward, wrappers.DtypeObservation, wrappers.FilterObservation, wrappers.FlattenObservation),
+    *(wrappers.RescaleObservation, wrappers.ReshapeObservation, wrappers.RepeatAction),
+    wrappers.RecordEpisodeStatistics,  # it writes into `info`, which is not passed on
+)
+"""Wrappers without a past. `TransformObservation` and its like are not among them: they call the user's function."""
 
 
 def mujoco_physics(env: gymnasium.Env[Any, Any]) -> tuple[Any, Any] | None:
@@ -28,50 +38,63 @@ def mujoco_physics(env: gymnasium.Env[Any, Any]) -> tuple[Any, Any] | None:
 
 def is_exact(env: gymnasium.Env[Any, Any]) -> bool:
     """Whether `load` continues bit for bit."""
-    return mujoco_physics(env) is not None or _offers_state(env.unwrapped)
+    return all(_is_known(layer) for layer in _layers(env))
 
 
 def save(env: gymnasium.Env[Any, Any]) -> Arrays:
     """What is known of the environment's future."""
-    state: Arrays = {"elapsed": np.array([_time_limit(env)._elapsed_steps or 0 if _time_limit(env) else 0], np.int64)}
+    state: Arrays = {"elapsed": np.array([limit._elapsed_steps or 0 for limit in _time_limits(env)], np.int64)}
     generator = env.unwrapped._np_random
     if generator is not None and isinstance(generator.bit_generator, np.random.PCG64):
         state["generator"] = random_state.pack_generator(generator)
     physics = mujoco_physics(env)
     if physics is not None:
         state.update(_save_physics(*physics))
-    elif _offers_state(env.unwrapped):
-        state.update({f"own/{key}": np.asarray(value) for key, value in env.unwrapped.get_state().items()})  # type: ignore[attr-defined]
+    for depth, layer in enumerate(_layers(env)):
+        if _offers_state(layer):
+            state.update({f"own{depth}/{key}": np.array(value) for key, value in layer.get_state().items()})
     return state
 
 
 def load(env: gymnasium.Env[Any, Any], state: Arrays) -> None:
     """Put the environment where `save` found the other one."""
     env.reset()  # a fresh one refuses to step, whatever its state
-    limit = _time_limit(env)
-    if limit is not None:
-        limit._elapsed_steps = int(state["elapsed"][0])
+    for limit, elapsed in zip(_time_limits(env), state["elapsed"], strict=True):
+        limit._elapsed_steps = int(elapsed)
     if "generator" in state:
         env.unwrapped._np_random = random_state.unpack_generator(state["generator"])
     physics = mujoco_physics(env)
     if physics is not None:
         _load_physics(*physics, state)
-    elif _offers_state(env.unwrapped):
-        own = {key.removeprefix("own/"): value for key, value in state.items() if key.startswith("own/")}
-        env.unwrapped.set_state(own)  # type: ignore[attr-defined]
+    for depth, layer in enumerate(_layers(env)):
+        if _offers_state(layer):
+            prefix = f"own{depth}/"
+            layer.set_state({key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)})
 
 
-def _offers_state(env: Any) -> bool:
-    return callable(getattr(env, "get_state", None)) and callable(getattr(env, "set_state", None))
-
-
-def _time_limit(env: Any) -> Any:
-    """The wrapper that counts towards the time limit."""
+def _layers(env: Any) -> Iterator[Any]:
+    """The wrappers, from outside, and at last the environment itself."""
     while isinstance(env, gymnasium.Wrapper):
-        if isinstance(env, TimeLimit):
-            return env
+        yield env
         env = env.env
-    return None
+    yield env
+
+
+def _is_known(layer: Any) -> bool:
+    if _offers_state(layer):
+        return True
+    if isinstance(layer, gymnasium.Wrapper):
+        return type(layer) in (*KEEP_NOTHING, wrappers.TimeLimit)  # a subclass may keep more
+    # A subclass of the user's may keep more than the physics.
+    return mujoco_physics(layer) is not None and type(layer).__module__.startswith("gymnasium.envs.mujoco.")
+
+
+def _offers_state(layer: Any) -> bool:
+    return callable(getattr(layer, "get_state", None)) and callable(getattr(layer, "set_state", None))
+
+
+def _time_limits(env: Any) -> list[Any]:
+    return [layer for layer in _layers(env) if isinstance(layer, wrappers.TimeLimit)]
 
 
 def _derived_fields(data: Any) -> Arrays:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from cic.core.types import Array
 from cic.envs import random_state
-from cic.envs.base import State, Step, VectorEnv
+from cic.envs.base import State, StepArrays, VectorEnv
 from cic.envs.catalogue import DOMAINS
 
 SIZE = 10
@@ -36,9 +36,8 @@ class Gridworld(VectorEnv):
         self._cells = np.zeros((self.num_envs, 2), np.int64)
         self._random = [np.random.RandomState(s) for s in self._seeds(seed)]
 
-    def step(self, actions: Array) -> Step:
+    def step(self, actions: Array) -> StepArrays:
         actions = self._check_actions(actions)
-        self._check_finite(actions)
         axis = (np.abs(actions[:, 1]) > np.abs(actions[:, 0])).astype(np.int64)
         rows = np.arange(self.num_envs)
         self._cells[rows, axis] += np.where(actions[rows, axis] >= 0, 1, -1)
@@ -46,10 +45,10 @@ class Gridworld(VectorEnv):
         self._steps += 1
         truncated = self._steps >= DOMAINS["gridworld"].episode_length
         self._over = truncated.copy()
-        self._resume()
         rewards = {task: (self._cells == cell).all(axis=1).astype(np.float32) for task, cell in CORNER_CELLS.items()}
         reward = rewards[self.task].copy() if self.task else np.zeros(self.num_envs, np.float32)
-        return self._observe(), reward, np.zeros(self.num_envs, np.bool_), truncated, {"rewards": rewards}
+        terminated = np.zeros(self.num_envs, np.bool_)
+        return StepArrays(self._observe(), reward, terminated, truncated, {"rewards": rewards})
 
     def _observe(self) -> Array:
         return (self._cells * (2.0 / (SIZE - 1)) - 1.0).astype(np.float32)
@@ -60,7 +59,7 @@ class Gridworld(VectorEnv):
     def _begin(self, index: int) -> None:
         self._cells[index] = SIZE // 2 - self._random[index].randint(0, 2, size=2)
 
-    def get_state(self) -> State:
+    def state(self) -> State:
         return {
             "cells": self._cells.copy(),
             "steps": self._steps.copy(),
@@ -68,14 +67,13 @@ class Gridworld(VectorEnv):
             "random": np.stack([random_state.pack(r) for r in self._random]),
         }
 
-    def set_state(self, state: State) -> None:
-        self._check_state(state, self.get_state())
+    def restore(self, state: State) -> None:
+        self._check_state(state, self.state())
         self._cells[:] = state["cells"]
         self._steps[:] = state["steps"]
         self._over[:] = state["over"].astype(np.bool_)
         for random, packed in zip(self._random, state["random"], strict=True):
             random_state.unpack(random, packed)
-        self._resume()
 
     def render(self, index: int = 0, width: int = 320, height: int = 240) -> npt.NDArray[np.uint8]:  # type: ignore[override]
         self._check_open()

@@ -7,7 +7,8 @@ checked at every step, since a NaN or a changed shape otherwise surfaces far fro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium
@@ -18,7 +19,7 @@ from gymnasium.spaces import Box, Dict, Tuple
 from cic.core.errors import UserError
 from cic.core.types import Array
 from cic.envs import foreign_state
-from cic.envs.base import State, Step, VectorEnv
+from cic.envs.base import State, StepArrays, VectorEnv
 
 
 class GymEnv(VectorEnv):
@@ -44,30 +45,45 @@ class GymEnv(VectorEnv):
         self._obs = np.zeros((self.num_envs, self.single_observation_space.shape[0]), np.float32)  # type: ignore[index]
         self._renderer: Any = None
 
-    def step(self, actions: Array) -> Step:
+    def step(self, actions: Array) -> StepArrays:
         actions = self._check_actions(actions)
-        self._check_finite(actions)
         reward = np.zeros(self.num_envs, np.float32)
         terminated, truncated = np.zeros((2, self.num_envs), np.bool_)
         for i, (env, action) in enumerate(zip(self._envs, actions, strict=True)):
-            obs, reward[i], terminated[i], truncated[i], _ = env.step(self._stretch(action))
             self._steps[i] += 1
+            with _blaming(f"{self._where(i)}: its step()"):
+                result = env.step(self._stretch(action))
+            obs, reward[i], terminated[i], truncated[i] = self._checked(i, result)
             self._obs[i] = self._flatten(i, obs)
         if not np.isfinite(reward).all():
             raise UserError(f"{self.name}: the reward of copy {int(np.argmin(np.isfinite(reward)))} is not finite")
         self._over = terminated | truncated
-        self._resume()
-        return self._obs.copy(), reward, terminated, truncated, {}
+        return StepArrays(self._obs.copy(), reward, terminated, truncated, {})
 
     def _stretch(self, action: Array) -> npt.NDArray[Any]:
         share = (np.clip(action, -1.0, 1.0).astype(np.float64).reshape(self._low.shape) + 1.0) / 2.0
         return (self._low + share * (self._high - self._low)).astype(self._low.dtype)
 
+    def _where(self, index: int) -> str:
+        return f"{self.name}: copy {index}, step {self._steps[index]}"
+
+    def _checked(self, index: int, result: Any) -> tuple[Any, float, bool, bool]:
+        """What `step` returned, without `info`."""
+        if not isinstance(result, tuple) or len(result) != 5:
+            wanted = "(obs, reward, terminated, truncated, info)"
+            raise UserError(f"{self._where(index)}: step() must return {wanted}, not {_kind(result)}")
+        obs, reward, terminated, truncated, _ = result
+        if np.ndim(reward) or not np.issubdtype(np.asarray(reward).dtype, np.number):
+            raise UserError(f"{self._where(index)}: the reward must be one number, not {_kind(reward)}")
+        for end in (terminated, truncated):
+            if np.ndim(end) or np.asarray(end).dtype.kind not in "bi":
+                message = f"{self._where(index)}: terminated and truncated must be True or False, not {_kind(end)}"
+                raise UserError(message)
+        return obs, float(reward), bool(terminated), bool(truncated)
+
     def _flatten(self, index: int, obs: Any) -> Array:
         flat: list[Array] = []
-        _collect(
-            self._envs[index].observation_space, obs, flat, f"{self.name}: copy {index}, step {self._steps[index]}"
-        )
+        _collect(self._envs[index].observation_space, obs, flat, self._where(index))
         row = np.concatenate(flat)
         if not np.isfinite(row).all():
             raise UserError(f"{self.name}: the observation of copy {index} is not finite at step {self._steps[index]}")
@@ -79,13 +95,16 @@ class GymEnv(VectorEnv):
     def _begin(self, index: int) -> None:
         seed, self._pending[index] = self._pending[index], None
         self._steps[index] = 0
-        obs, _ = self._envs[index].reset(seed=seed)
-        self._obs[index] = self._flatten(index, obs)
+        with _blaming(f"{self._where(index)}: its reset()"):
+            result = self._envs[index].reset(seed=seed)
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise UserError(f"{self._where(index)}: reset() must return (obs, info), not {_kind(result)}")
+        self._obs[index] = self._flatten(index, result[0])
 
     def _observe(self) -> Array:
         return self._obs.copy()
 
-    def get_state(self) -> State:
+    def state(self) -> State:
         state: State = {
             "steps": self._steps.copy(),
             "over": self._over.astype(np.int64),
@@ -96,7 +115,7 @@ class GymEnv(VectorEnv):
             state.update({f"copy{i}/{key}": value for key, value in foreign_state.save(env).items()})
         return state
 
-    def set_state(self, state: State) -> None:
+    def restore(self, state: State) -> None:
         """Continue bit for bit if `exact_state`. Otherwise running episodes start anew, with their saved generators."""
         self._check_open()
         self._check_state(state, {"steps": self._steps, "over": self._over, "obs": self._obs})
@@ -109,7 +128,6 @@ class GymEnv(VectorEnv):
             foreign_state.load(env, mine)
             if not self.exact_state and not self._over[i]:
                 self._begin(i)
-        self._resume()
 
     def render(self, index: int = 0, width: int = 320, height: int = 240) -> npt.NDArray[np.uint8]:  # type: ignore[override]
         self._check_open()
@@ -133,7 +151,7 @@ def _build(name: str, factory: Callable[[], Any]) -> gymnasium.Env[Any, Any]:
     try:
         env = factory()
     except Exception as error:
-        raise UserError(f'making "{name}" failed with {type(error).__name__}: {error}') from error
+        raise UserError(f'making "{name}" failed with {_said(error)}') from error
     if not isinstance(env, gymnasium.Env) and hasattr(env, "action_spec") and hasattr(env, "observation_spec"):
         from cic.envs.dm_env import DmEnv
 
@@ -141,6 +159,25 @@ def _build(name: str, factory: Callable[[], Any]) -> gymnasium.Env[Any, Any]:
     if not isinstance(env, gymnasium.Env):
         raise UserError(f'the factory of "{name}" must return a gymnasium.Env or a dm_env.Environment, not {type(env)}')
     return env
+
+
+@contextmanager
+def _blaming(what: str) -> Iterator[None]:
+    """Whatever the environment raises becomes one sentence that names it; the cause stays attached."""
+    try:
+        yield
+    except Exception as error:
+        raise UserError(f"{what} failed with {_said(error)}") from error
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape}"
+    return f"a tuple of {len(value)}" if isinstance(value, tuple) else f"a {type(value).__name__}"
 
 
 def _leaves(name: str, space: Any) -> list[Box]:
@@ -162,7 +199,10 @@ def _bounds(leaves: list[Box]) -> tuple[Array, Array]:
 def _collect(space: Any, obs: Any, flat: list[Array], where: str) -> None:
     """Append the leaves of `obs` as float32 vectors."""
     if isinstance(space, Box):
-        array = np.asarray(obs, np.float32)
+        try:
+            array = np.asarray(obs, np.float32)
+        except (TypeError, ValueError):
+            raise UserError(f"{where}: the observation must be an array of numbers, not {_kind(obs)}") from None
         if array.shape != space.shape:
             raise UserError(f"{where}: an observation of shape {array.shape} where the space says {space.shape}")
         flat.append(array.ravel())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import difflib
 import importlib
 from collections.abc import Callable
 from functools import partial
@@ -21,13 +23,14 @@ def make(name: str, num_envs: int = 1, seed: int = 0, threads: int | None = None
     """`num_envs` copies of an environment, copy i seeded with `seed + i`, on `threads` threads (default: all cores).
 
     `name` is a domain (`"walker"`, reward-free), a task (`"walker-run"`), a name given to `register_env`, or
-    `"gymnasium:"` with an id of Gymnasium's.
+    `"gymnasium:"` with an id of Gymnasium's, and arguments if need be: `"gymnasium:Hopper-v5?healthy_reward=0"`.
     """
     domain, task = split_name(name)
     if name in _OWN:
         return _foreign(name, _OWN[name], num_envs, seed)
     if name.startswith(GYMNASIUM):
-        return _foreign(name, partial(_gymnasium_make, name.removeprefix(GYMNASIUM)), num_envs, seed)
+        id, arguments = _split_arguments(name)
+        return _foreign(name, partial(_gymnasium_make, id, arguments), num_envs, seed)
     create = importlib.import_module(DOMAINS[domain].module).create
     env: VectorEnv = create(f"{domain}-{task}" if task else domain, task, num_envs, seed, threads)
     return env
@@ -57,7 +60,7 @@ def split_name(name: str) -> tuple[str, str | None]:
     plain = name.removeprefix("cic/").removesuffix("-v0")
     domain, dash, task = plain.partition("-")
     if domain not in DOMAINS:
-        raise unknown("environment", plain, [*names(), *_OWN])
+        raise _unknown_environment(plain)
     if dash and task not in DOMAINS[domain].tasks:
         raise unknown(f"task of {domain}", task, DOMAINS[domain].tasks)
     return domain, task if dash else None
@@ -69,7 +72,36 @@ def _foreign(name: str, factory: Callable[[], Any], num_envs: int, seed: int) ->
     return GymEnv(name, factory, num_envs, seed)
 
 
-def _gymnasium_make(name: str) -> Any:
+def _gymnasium_make(id: str, arguments: dict[str, Any]) -> Any:
     import gymnasium
 
-    return gymnasium.make(name, disable_env_checker=True)
+    return gymnasium.make(id, disable_env_checker=True, **arguments)
+
+
+def _split_arguments(name: str) -> tuple[str, dict[str, Any]]:
+    """`"gymnasium:Hopper-v5?frame_skip=2&healthy_z_range=(0.5, 2)"` → the id and the keyword arguments."""
+    id, question, query = name.removeprefix(GYMNASIUM).partition("?")
+    arguments: dict[str, Any] = {}
+    for pair in query.split("&") if question else ():
+        key, equals, text = pair.partition("=")
+        if not key.isidentifier() or not equals or key in arguments:
+            raise UserError(f'{name}: arguments are "?key=value&key=value", each key once; "{pair}" is not')
+        try:
+            arguments[key] = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            arguments[key] = text  # words need no quotes: render_mode=rgb_array
+    return id, arguments
+
+
+def _unknown_environment(name: str) -> UserError:
+    import gymnasium
+
+    id = name.partition("?")[0]
+    if id in gymnasium.registry:
+        return UserError(f'unknown environment "{name}"; did you mean "{GYMNASIUM}{name}"?')
+    near = difflib.get_close_matches(name, [*names(), *_OWN], n=3, cutoff=0.5)
+    if near:
+        options = " or ".join(f'"{option}"' for option in near)
+        return UserError(f'unknown environment "{name}"; did you mean {options}?')
+    domains = ", ".join([*DOMAINS, *_OWN])
+    return UserError(f'unknown environment "{name}"; the domains are {domains}, and `cic envs` lists their tasks')

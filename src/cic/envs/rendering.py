@@ -6,9 +6,11 @@ otherwise. Without the libraries only pictures are missing.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import sys
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -34,6 +36,7 @@ class Renderer:
         except Exception as error:  # every OpenGL platform fails with a type of its own
             reason = " ".join(str(error).split()) or type(error).__name__
             raise UserError(_NO_OPENGL.format(error=reason)) from error
+        _close_at_exit(self)
 
     def picture(self, data: Any) -> npt.NDArray[np.uint8]:
         """(height, width, 3)."""
@@ -48,6 +51,22 @@ class Renderer:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+_open: weakref.WeakSet[Renderer] = weakref.WeakSet()
+
+
+def _close_at_exit(renderer: Renderer) -> None:
+    """Whatever is open at the end is closed before OpenGL goes; MuJoCo's own clean-up is too late and complains."""
+    if not _open:
+        atexit.unregister(_close_all)
+        atexit.register(_close_all)  # after OpenGL has registered its end, hence called before that
+    _open.add(renderer)
+
+
+def _close_all() -> None:
+    for renderer in list(_open):
+        renderer.close()
 
 
 def _renderer_class() -> Any:

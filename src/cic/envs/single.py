@@ -7,9 +7,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 import numpy.typing as npt
+from gymnasium.vector import AutoresetMode
 
 from cic.core.errors import UserError
 from cic.core.types import Array
+from cic.envs.autoreset import Autoreset, with_autoreset
 from cic.envs.base import VectorEnv
 from cic.envs.registry import make
 
@@ -49,11 +51,16 @@ class SingleEnv(gymnasium.Env[Array, Array]):
 
 
 def make_vector(
-    name: str, num_envs: int = 1, max_episode_steps: int | None = None, seed: int = 0, threads: int | None = None
-) -> VectorEnv:
-    """`cic.envs.make`, as Gymnasium calls it."""
+    name: str,
+    num_envs: int = 1,
+    max_episode_steps: int | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+) -> VectorEnv | Autoreset:
+    """`cic.envs.make`, as Gymnasium calls it, and with the automatic reset that is the rule there."""
     env = make(name, num_envs, seed, threads)
     if max_episode_steps not in (None, env.episode_length):
         env.close()
         raise UserError(f"{name}: episodes last {env.episode_length} steps, max_episode_steps cannot change that")
-    return env
+    return with_autoreset(env, autoreset_mode)

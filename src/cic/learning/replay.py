@@ -9,6 +9,7 @@ starts at any record whose next n records belong to the same episode:
 
 so samples cross neither an episode's end nor the ring's write position, and an episode that runs into its time limit
 is bootstrapped through. Episodes shorter than n steps are never sampled. Skills are kept once, however long they last.
+An objective that declares `Needs` gets more with each transition: where its skill began and led, goals further on.
 """
 
 from __future__ import annotations
@@ -18,18 +19,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from cic.core.errors import UserError
-from cic.core.types import Array, Batch, Spaces
+from cic.core.types import Array, Batch, Bools, Needs, Spaces
 
-Bools = npt.NDArray[np.bool_]
+Integers = npt.NDArray[np.int64]
+PLAIN = Needs()
 
 
 class Replay:
     """A ring of `capacity` records, shared evenly by `num_envs` copies that write side by side."""
 
     def __init__(
-        self, spaces: Spaces, skill_dim: int, capacity: int, num_envs: int = 1, nstep: int = 3, gamma: float = 0.99
+        self,
+        spaces: Spaces,
+        skill_dim: int,
+        capacity: int,
+        num_envs: int = 1,
+        nstep: int = 3,
+        gamma: float = 0.99,
+        tasks: int = 0,
     ) -> None:
         self.slots = capacity // num_envs
         if self.slots <= nstep:
@@ -41,9 +51,11 @@ class Replay:
         self.obs = np.zeros((records, spaces.obs), np.float32)
         self.action = np.zeros((records, spaces.action), np.float32)
         self.reward = np.zeros(records, np.float32)
+        self.task_rewards = np.zeros((records, tasks), np.float32)  # of every task that the environment reports
         self.terminated = np.zeros(records, np.bool_)
         self.valid = np.zeros(records, np.bool_)  # may a sample start here?
         self.skill_id = np.zeros(records, np.int64)  # ~id marks an episode's final observation
+        self.begins = np.zeros(records, np.bool_)  # was this record's skill drawn here?
         self.skills = np.zeros((64, skill_dim), np.float32)  # ring of distinct skills, row = id % len
         self.next_skill_id = 0
         self.written = np.zeros(num_envs, np.int64)  # records ever written, per copy
@@ -53,7 +65,6 @@ class Replay:
         self._base = np.arange(num_envs) * self.slots
         self._discounts = (gamma ** np.arange(nstep)).astype(np.float32)
         self._offsets = np.arange(nstep + 1)
-        self._buffers: dict[int, Batch] = {}
 
     def __len__(self) -> int:
         """Records held."""
@@ -61,23 +72,42 @@ class Replay:
 
     # ---- writing -----------------------------------------------------------------------------------------------
 
-    def add(self, obs: Array, skill: Array, action: Array, reward: Array, terminated: Bools) -> None:
-        """One step of every copy: what was seen, what was done, what came of it."""
+    def add(
+        self,
+        obs: Array,
+        skill: Array,
+        action: Array,
+        reward: Array,
+        terminated: Bools,
+        *,
+        begins: Bools | None = None,
+        task_rewards: Array | None = None,
+    ) -> None:
+        """One step of every copy: what was seen, what was done, what came of it.
+
+        `begins` marks the copies whose skill was drawn at this observation, even if the same one came again.
+        """
         copies = np.arange(self.num_envs)
+        first = self.age == 0
         at = self._advance(copies, obs)
         self.action[at] = action
         self.reward[at] = reward
         self.terminated[at] = terminated
-        self.skill_id[at] = self._intern(skill)
+        if task_rewards is not None:
+            self.task_rewards[at] = task_rewards
+        changed = (skill != self.last_skill).any(axis=1) | (self.last_skill_id < 0)
+        self.begins[at] = first | changed | (False if begins is None else begins)
+        self.skill_id[at] = self._intern(skill, np.flatnonzero(changed))
 
     def finish(self, obs: Array, done: Bools) -> None:
         """The final observation of the copies that are `done`; their next record begins a new episode."""
         copies = np.flatnonzero(done)
         at = self._advance(copies, obs[copies])
         self.skill_id[at] = ~self.last_skill_id[copies]
+        self.begins[at] = False
         self.age[copies] = 0
 
-    def _advance(self, copies: npt.NDArray[np.int64], obs: Array) -> npt.NDArray[np.int64]:
+    def _advance(self, copies: Integers, obs: Array) -> Integers:
         position = self.written[copies] % self.slots
         at = self._base[copies] + position
         self.obs[at] = obs
@@ -89,8 +119,7 @@ class Replay:
         self.age[copies] += 1
         return at
 
-    def _intern(self, skill: Array) -> npt.NDArray[np.int64]:
-        changed = np.flatnonzero((skill != self.last_skill).any(axis=1) | (self.last_skill_id < 0))
+    def _intern(self, skill: Array, changed: Integers) -> Integers:
         for copy in changed:
             self._make_room()
             self.skills[self.next_skill_id % len(self.skills)] = skill[copy]
@@ -115,61 +144,117 @@ class Replay:
 
     # ---- sampling ----------------------------------------------------------------------------------------------
 
-    def sample(self, batch: int, rng: np.random.Generator) -> Batch:
-        """Uniform over every valid start. The tensors are reused by the next call with the same batch size."""
-        return self.gather(self._draw(batch, rng))
+    def sample(self, batch: int, rng: np.random.Generator, needs: Needs = PLAIN) -> Batch:
+        """Uniform over every valid start, with the extras that an objective needs."""
+        starts = self._draw(batch, rng)
+        return self.gather(starts)._replace(extras=self._extras(starts, rng, needs))
 
     def ready(self) -> bool:
         return bool(self.valid.any())
 
-    def _draw(self, batch: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    def _draw(self, batch: int, rng: np.random.Generator) -> Integers:
         if not self.ready():
             raise UserError("the replay holds no complete sample yet: collect more steps before updating")
-        filled = np.minimum(self.written, self.slots)
-        ends = np.cumsum(filled)
-        single = self.num_envs == 1
-
-        def draw(count: int) -> npt.NDArray[np.int64]:
-            flat = rng.integers(ends[-1], size=count)
-            if single:
-                return flat
-            copy = np.searchsorted(ends, flat, side="right")
-            starts: npt.NDArray[np.int64] = flat - (ends - filled)[copy] + self._base[copy]
-            return starts
-
-        starts = draw(batch)
+        starts = self._uniform(batch, rng)
         bad = np.flatnonzero(~self.valid[starts])
         while len(bad):  # about n + 1 of an episode's records are no start
-            starts[bad] = draw(len(bad))
+            starts[bad] = self._uniform(len(bad), rng)
             bad = bad[~self.valid[starts[bad]]]
         return starts
 
-    def gather(self, starts: npt.NDArray[np.int64]) -> Batch:
+    def _uniform(self, count: int, rng: np.random.Generator) -> Integers:
+        """Records drawn from all that are held."""
+        filled = np.minimum(self.written, self.slots)
+        ends = np.cumsum(filled)
+        flat = rng.integers(ends[-1], size=count)
+        copy = np.searchsorted(ends, flat, side="right")
+        records: Integers = flat - (ends - filled)[copy] + self._base[copy]
+        return records
+
+    def gather(self, starts: Integers) -> Batch:
         """The n-step transitions that start at these records."""
-        batch = self._buffer(len(starts))
         copy, position = np.divmod(starts, self.slots)
         window = (position[:, None] + self._offsets) % self.slots + (copy * self.slots)[:, None]  # (B, n + 1)
-        following = np.ascontiguousarray(window[:, -1])
-        np.take(self.obs, starts, axis=0, out=batch.obs.numpy(), mode="clip")
-        np.take(self.obs, following, axis=0, out=batch.next_obs.numpy(), mode="clip")
-        np.take(self.action, starts, axis=0, out=batch.action.numpy(), mode="clip")
-        np.take(self.skills, self.skill_id[starts] % len(self.skills), axis=0, out=batch.skill.numpy(), mode="clip")
-        np.matmul(self.reward[window[:, :-1]], self._discounts[:, None], out=batch.reward.numpy())
-        batch.discount.numpy()[:, 0] = np.where(self.terminated[window[:, -2]], 0.0, self.gamma**self.nstep)
-        return batch
+        rewards = (self.reward[window[:, :-1]] * self._discounts).sum(axis=1, keepdims=True)
+        ended = self.terminated[window[:, -2]]
+        return Batch(
+            obs=_rows(self.obs, starts),
+            action=_rows(self.action, starts),
+            reward=torch.from_numpy(rewards),
+            discount=torch.from_numpy(np.where(ended, 0.0, self.gamma**self.nstep).astype(np.float32)[:, None]),
+            next_obs=_rows(self.obs, window[:, -1]),
+            skill=_rows(self.skills, self.skill_id[starts] % len(self.skills)),
+        )
 
-    def _buffer(self, size: int) -> Batch:
-        if size not in self._buffers:
-            obs, action, skill = self.obs.shape[1], self.action.shape[1], self.skills.shape[1]
-            self._buffers[size] = Batch(
-                obs=torch.empty(size, obs),
-                action=torch.empty(size, action),
-                reward=torch.empty(size, 1),
-                discount=torch.empty(size, 1),
-                next_obs=torch.empty(size, obs),
-                skill=torch.empty(size, skill),
-            )
-        return self._buffers[size]
+    # ---- what objectives may need beyond that ------------------------------------------------------------------
+
+    def _extras(self, starts: Integers, rng: np.random.Generator, needs: Needs) -> dict[str, Tensor]:
+        extras: dict[str, Tensor] = {}
+        if needs.skill_start or needs.path:
+            first, last, over = self._skill_span(starts)
+            if needs.skill_start:
+                extras["first_obs"] = _rows(self.obs, self._at(starts, first))
+                ends = over & (last <= self._place(starts) + self.nstep)
+                extras["skill_end"] = torch.from_numpy(ends.astype(np.float32)[:, None])
+            if needs.path:
+                share = np.linspace(0, 1, needs.path)
+                places = first[:, None] + np.rint(share * (last - first)[:, None]).astype(np.int64)  # (B, path)
+                extras["path"] = _rows(self.obs, self._at(starts[:, None], places))
+        if needs.goals:
+            _, last, _ = self._span(starts, self._episode_begins())
+            ahead = self._place(starts) + rng.geometric(needs.goals, len(starts))
+            extras["goal"] = _rows(self.obs, self._at(starts, np.minimum(ahead, last)))
+            anywhere = self._uniform(len(starts), rng)
+            extras["random_goal"] = _rows(self.obs, anywhere)
+        return extras
+
+    def _skill_span(self, starts: Integers) -> tuple[Integers, Integers, Bools]:
+        """Of each start's skill: the places of its first and last observation, and whether it is over.
+
+        Where another skill takes over within the episode, the observation at which it does is the last of the first.
+        """
+        first, last, closed = self._span(starts, self.begins)
+        following = self._at(starts, np.minimum(last + 1, self._filled(starts) - 1))
+        handed_over = closed & ~self._episode_begins()[following]
+        finished = self.skill_id[self._at(starts, last)] < 0
+        return first, last + handed_over, closed | finished
+
+    def _span(self, starts: Integers, begins: Bools) -> tuple[Integers, Integers, Bools]:
+        """Of each start: the places of the first and last record of its segment, and whether another follows.
+
+        A place counts from the oldest record that its copy still holds; what was overwritten is forgotten.
+        """
+        first, last = np.zeros_like(starts), np.zeros_like(starts)
+        closed = np.zeros(len(starts), np.bool_)
+        places, copies = self._place(starts), starts // self.slots
+        for copy in np.unique(copies):
+            mine = copies == copy
+            order = self._at(np.array([copy * self.slots]), np.arange(min(self.written[copy], self.slots)))
+            edges = np.flatnonzero(begins[order][1:]) + 1
+            segment = np.searchsorted(edges, places[mine], side="right")
+            bounds = np.concatenate([[0], edges, [len(order)]])
+            first[mine], last[mine], closed[mine] = bounds[segment], bounds[segment + 1] - 1, segment < len(edges)
+        return first, last, closed
+
+    def _episode_begins(self) -> Bools:
+        """Per record: does an episode begin here, that is, behind a final observation?"""
+        final = (self.skill_id < 0).reshape(self.num_envs, self.slots)
+        return np.roll(final, 1, axis=1).ravel()
+
+    def _oldest(self, copies: Integers) -> Integers:
+        return np.where(self.written[copies] > self.slots, self.written[copies] % self.slots, 0)
+
+    def _filled(self, records: Integers) -> Integers:
+        return np.minimum(self.written[records // self.slots], self.slots)
+
+    def _place(self, records: Integers) -> Integers:
+        copies, position = np.divmod(records, self.slots)
+        return (position - self._oldest(copies)) % self.slots
+
+    def _at(self, records: Integers, places: Integers) -> Integers:
+        """The records at these places of the copies to which `records` belong."""
+        copies = records // self.slots
+        return copies * self.slots + (self._oldest(copies) + places) % self.slots
 
     def latest(self, steps: int) -> Array:
         """Observations of each copy's latest `steps` steps, ends of episodes included."""
@@ -185,8 +270,11 @@ class Replay:
 
     # ---- one-step view, for regressing skills from rewards ------------------------------------------------------
 
-    def recent(self, steps: int) -> tuple[Array, Array]:
-        """(next_obs, reward) of up to `steps` latest steps of each copy, newest last within a copy."""
+    def recent(self, steps: int, task: int | None = None) -> tuple[Array, Array]:
+        """(next_obs, reward) of up to `steps` latest steps of each copy, newest last within a copy.
+
+        The reward is the environment's own, or that of the task at a place in `task_rewards`.
+        """
         rows = []
         for copy in range(self.num_envs):
             newest = int(self.written[copy])
@@ -195,12 +283,13 @@ class Replay:
         at = np.concatenate([row[:-1] for row in rows])
         after = np.concatenate([row[1:] for row in rows])
         inside = self.skill_id[at] >= 0
-        return self.obs[after[inside]], self.reward[at[inside], None]
+        reward = self.reward if task is None else self.task_rewards[:, task]
+        return self.obs[after[inside]], reward[at[inside], None]
 
     # ---- checkpoints -------------------------------------------------------------------------------------------
 
     _SMALL = ("skills", "written", "age", "last_skill", "last_skill_id")
-    _RECORDS = ("obs", "action", "reward", "terminated", "valid", "skill_id")
+    _RECORDS = ("obs", "action", "reward", "task_rewards", "terminated", "valid", "skill_id", "begins")
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Everything, as arrays; only the filled part of the ring."""
@@ -220,3 +309,7 @@ class Replay:
             filled = state[name].shape[1]
             full.reshape(self.num_envs, self.slots, *full.shape[1:])[:, :filled] = state[name]
         self.next_skill_id = int(state["next_skill_id"][0])
+
+
+def _rows(array: npt.NDArray[np.float32], index: Integers) -> Tensor:
+    return torch.from_numpy(array[index])

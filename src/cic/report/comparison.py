@@ -10,18 +10,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cic.core.errors import UserError
+from cic.core.published import experts
 from cic.report import groups, notices, statistics
 from cic.report.groups import Group
 from cic.report.options import CompareOptions
 from cic.report.score_tables import STATISTIC_TITLES, interval
 from cic.report.scores import task_place
-from cic.report.statistics import Estimate, experts, matrix, normalised, standard_error
+from cic.report.statistics import Estimate, matrix, normalised, standard_error
 from cic.report.tables import number
 from cic.runs import records
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
+
+
+_SHORT = 11  # letters of both names that leave room for every column in 80
 
 
 def compare(a: Sequence[Path], b: Sequence[Path], options: CompareOptions | None = None) -> RenderableType:
@@ -35,9 +39,7 @@ def compare(a: Sequence[Path], b: Sequence[Path], options: CompareOptions | None
     shared = {run.path.resolve() for run in first.runs} & {run.path.resolve() for run in second.runs}
     if shared:
         raise UserError(f"{next(iter(shared)).name} is in both groups; a run cannot be compared with itself")
-    if first.label == second.label:
-        first, second = (Group(f"{g.label} ({n})", g.method, g.runs) for g, n in ((first, "A"), (second, "B")))
-    notices.budgets([first, second], said)
+    notices.budgets([Group(f"{g.label} ({n})", g.method, g.runs) for g, n in ((first, "A"), (second, "B"))], said)
     lines = [Text(f"! {notice}", style="yellow") for notice in said]
     return Stack(*lines, _table(first, second, options))
 
@@ -52,7 +54,7 @@ def _group(name: str, paths: Sequence[Path], options: CompareOptions, said: list
     if not runs:
         raise UserError(f"group {name} ({', '.join(map(str, paths))}) holds no finished finetuning run")
     apart: list[str] = []
-    rows = groups.study(runs, options.mix, (), apart).finetune
+    rows = groups.study(runs, options.mix, (), apart, together=True).finetune
     if len(rows) == 1:
         return rows[0]
     labels = ", ".join(row.label for row in rows)
@@ -70,8 +72,10 @@ def _table(a: Group, b: Group, options: CompareOptions) -> Table:
     tasks = [task for task in sorted(ours, key=task_place) if task in theirs]
     if not tasks:
         raise UserError(f"no task is common to both: {', '.join(ours)} against {', '.join(theirs)}")
-    first, second = escape(a.label), escape(b.label)
-    table = Table(title=f"{first} against {second}", title_justify="left", caption_justify="left")
+    short = a.label != b.label and len(a.label) + len(b.label) <= _SHORT
+    first, second = (escape(a.label), escape(b.label)) if short else ("A", "B")
+    names = "{} against {}" if short else "A: {}\nB: {}"
+    table = Table(title=names.format(escape(a.label), escape(b.label)), title_justify="left", caption_justify="left")
     table.box, table.pad_edge, table.padding = None, False, (0, 2, 0, 0)  # for 80 columns
     table.add_column("Task", overflow="fold")
     for heading in (first, second, f"difference, {100 * options.confidence:g}%", f"P({first} > {second})"):
@@ -108,7 +112,7 @@ def _overall(
     x, y = (matrix({t: [normalised(t, s) for s in returns] for t, returns in side.items()}) for side in (ours, theirs))
     changes = statistics.difference(x, y, options.bootstrap)
     chance = statistics.improvement(x, y, options.bootstrap)
-    values = zip(statistics.aggregates(x.values), statistics.aggregates(y.values), strict=True)
+    values = zip(*(statistics.aggregates(side.values[None])[0] for side in (x, y)), strict=True)
     for (name, heading), (a, b) in zip(STATISTIC_TITLES.items(), values, strict=True):
         improvement = interval(chance) if name == "mean" else ""
         yield [heading[:-2], number(a), number(b), _signed(changes[name], 2), improvement]

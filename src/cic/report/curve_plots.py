@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cic.core.published import experts
+from cic.report.budgets import count
 from cic.report.curves import Curve, Metrics, curve, efficiency, normalised_series, task_series
 from cic.report.figures import Panel, Plot
-from cic.report.groups import Group, Study, count
+from cic.report.groups import Group, Study
 from cic.report.options import ReportOptions
 from cic.report.score_tables import words
 from cic.report.scores import Scores, task_place
-from cic.report.statistics import Band, experts
+from cic.report.statistics import Band
 from cic.report.style import Style
-from cic.runs.records import FloatArray, Series, split_task
+from cic.runs.contents import FloatArray, Series
+from cic.runs.records import split_task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,10 +54,10 @@ def sample_efficiency(study: Study, loaded: Metrics, scores: Scores, options: Re
 
 def finetuning(study: Study, loaded: Metrics) -> Plot | None:
     """Evaluation return against steps, a panel per task."""
-    tasks = sorted({run.task for group in study.finetune for run in group.runs}, key=task_place)
+    tasks = sorted({run.task for group in study.tuned for run in group.runs}, key=task_place)
     panels, shown = [], set()
     for task in tasks:
-        lines = _lines(study, [(group, task_series(group, loaded, "eval/return", task)) for group in study.finetune])
+        lines = _lines(study, [(group, task_series(group, loaded, "eval/return", task)) for group in study.tuned])
         if lines:
             panels.append(_curve_panel(task_title(task), lines, "Steps", "Return"))
             shown |= {label for label, _, _ in lines}

@@ -12,7 +12,8 @@ import numpy as np
 from cic.report import statistics
 from cic.report.groups import Group
 from cic.report.statistics import Band, Bootstrap, curve_matrix, normalised
-from cic.runs.records import FloatArray, Run, Series, metrics
+from cic.runs.contents import FloatArray, Series, metrics
+from cic.runs.records import RunRecord
 
 WANTED = (
     "eval/return",
@@ -40,7 +41,7 @@ class Curve:
     """How many of the leading steps every run has reached."""
 
 
-def load(runs: Sequence[Run], notices: list[str]) -> Metrics:
+def load(runs: Sequence[RunRecord], notices: list[str]) -> Metrics:
     """What the figures need of each run's metrics, thinned."""
     loaded = {}
     for run in runs:

@@ -1,4 +1,4 @@
-"""The page's appendix: the facts at its head, pictures and videos, every run, its config and how configs differ."""
+"""The page's appendix: the facts at its head, pictures and films, every run, its config and how configs differ."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import zip_longest
+from pathlib import Path
 from textwrap import shorten
 
-from cic.report.groups import Group, Study, count
+from cic.core.files import read_regular
+from cic.report.budgets import count
+from cic.report.groups import Group, Study
 from cic.report.page import data_uri
 from cic.report.scores import Scores
 from cic.report.tables import Table, number, rows
-from cic.runs.records import Run, flatten, media
+from cic.runs.contents import PICTURES, pictures
+from cic.runs.records import RunRecord, flatten
 
 _OWN = {"seed", "task", "domain", "objective", "pretrained", "pretrain_seed"}  # differ by design
-_TYPES = {".png": "image/png", ".mp4": "video/mp4"}
 
 
-def facts(runs: Sequence[Run], study: Study, scores: Scores) -> dict[str, str]:
+def facts(runs: Sequence[RunRecord], study: Study, scores: Scores) -> dict[str, str]:
     states = Counter(run.state for run in runs)
     found = {"Runs": str(len(runs))}
     found |= {state.capitalize(): str(states[state]) for state in sorted(states)}
@@ -33,30 +36,30 @@ def facts(runs: Sequence[Run], study: Study, scores: Scores) -> dict[str, str]:
 
 
 def gallery(study: Study, megabytes: float, notices: list[str]) -> str:
-    """Pictures and videos, every group's first run before any second one, as long as they fit."""
-    queues = [[(group, run, path) for run in group.runs for path in media(run)] for group in study.groups]
+    """Pictures and films, every group's first run before any second one, as long as they fit."""
+    queues = [[(group, run, path) for run in group.runs for path in pictures(run)] for group in study.groups]
     waiting = [item for turn in zip_longest(*queues) for item in turn if item is not None]
     items, room = [], megabytes * 1e6
     for group, run, path in waiting:
         try:
-            size = path.stat().st_size
-            if size > room:
+            if path.stat().st_size > room:
                 continue
-            items.append(_medium(group, run, path.name, data_uri(_TYPES[path.suffix], path.read_bytes())))
-            room -= size
+            data = read_regular(path, int(room))
+            items.append(_medium(group, run, path, data_uri(PICTURES[path.suffix], data)))
+            room -= len(data)
         except OSError as error:
             notices.append(f"{run.name}: {path.name} cannot be read ({error.strerror})")
     if len(items) < len(waiting):
         notices.append(
-            f"{len(waiting) - len(items)} of {len(waiting)} pictures and videos do not fit in the page (see --media)"
+            f"{len(waiting) - len(items)} of {len(waiting)} pictures and films do not fit in the page (see --media)"
         )
     body = "".join(items)
     return f'<div class="media">{body}</div>' if items else ""
 
 
-def _medium(group: Group, run: Run, name: str, uri: str) -> str:
-    what = html.escape(f"{group.label}, {run.task or run.domain}, seed {run.seed}: {name.rpartition('.')[0]}")
-    if name.endswith(".mp4"):
+def _medium(group: Group, run: RunRecord, path: Path, uri: str) -> str:
+    what = html.escape(f"{group.label}, {run.task or run.domain}, seed {run.seed}: {path.stem}")
+    if path.suffix == ".mp4":
         body = f'<video controls="controls" preload="metadata" src="{uri}" aria-label="{what}"></video>'
     else:
         body = f'<img src="{uri}" alt="{what}">'
@@ -105,10 +108,16 @@ def differences_table(study: Study) -> Table:
     return Table("config_differences", "Differences between configs", caption, header, rows(lines), 2, True, records)
 
 
-def run_details(runs: Sequence[Run]) -> str:
+def run_details(runs: Sequence[RunRecord]) -> str:
     items = "".join(
         f"<details><summary>{html.escape(run.name)}</summary>"
-        f"<pre>{html.escape(json.dumps(run.config, indent=1, ensure_ascii=False))}</pre></details>"
+        f"<pre>{html.escape(json.dumps(_made(run) | run.config, indent=1, ensure_ascii=False))}</pre></details>"
         for run in runs
     )
     return f"<details><summary>Config of each of the {len(runs)} runs</summary>{items}</details>" if runs else ""
+
+
+def _made(run: RunRecord) -> dict[str, object]:
+    """How the run was made, where it says so."""
+    said = {"command": run.command, "versions": run.versions or ({"cic": run.version} if run.version else {})}
+    return {key: value for key, value in said.items() if value}

@@ -20,8 +20,10 @@ class ReportOptions:
     """Aggregate over the tasks that every method has (common), or over each method's own tasks (each)."""
     mix: bool = False
     """Average runs of different scales, budgets or settings instead of giving each its own row."""
+    budgets: Literal["apart", "together"] = "apart"
+    """Keep finetuning runs of another budget than most in a section of their own, or put all in one table."""
     split: tuple[str, ...] = ()
-    """More config keys (such as selection.method) whose values get rows of their own."""
+    """More config keys (such as selection.search) whose values get rows of their own."""
     reference: str = "cic"
     """The method whose probability of improvement over each other one is shown."""
     reps: int = 2000
@@ -33,7 +35,7 @@ class ReportOptions:
     figures: tuple[Literal["png", "pdf"], ...] = ("png", "pdf")
     """Files to write of each figure, beside the one in the page."""
     media: float = 20.0
-    """Megabytes of pictures and videos to embed in the page at most."""
+    """Megabytes of pictures and films to embed in the page at most."""
     watch: bool = False
     """Make the report again whenever a run has moved on, until no run is going on."""
     interval: float = 30.0
@@ -79,6 +81,8 @@ class ReportResult:
     page: Path
     figures: tuple[Path, ...]
     tables: tuple[Path, ...]
+    findings: tuple[str, ...]
+    """What the runs say, in a few sentences; the page opens with them."""
     notices: tuple[str, ...]
     """What was left out or needs a second look, one sentence each; the page shows them too."""
     runs: int

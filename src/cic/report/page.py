@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from cic import __version__
 from cic.report.figures import Panel, Plot
 
+_UNFOLDED = 3
 NO_SECTION = "<p>There is nothing to show yet.</p>"
 
 
@@ -24,6 +25,7 @@ class Section:
 
 def page(
     facts: dict[str, str],
+    findings: Sequence[str],
     notices: Sequence[str],
     sections: Sequence[Section],
     keys: Sequence[str],
@@ -53,6 +55,7 @@ def page(
 <header>
 <h1>Skill discovery: report</h1>
 <p class="soft">Made by cic {html.escape(__version__)} on {now}{going}.</p>
+{_findings(findings)}
 {_facts(facts)}
 </header>
 <nav aria-label="Sections"><ul>{links}</ul></nav>
@@ -109,13 +112,19 @@ def _facts(facts: dict[str, str]) -> str:
     return f'<dl class="facts">{items}</dl>'
 
 
+def _findings(findings: Sequence[str]) -> str:
+    items = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in findings)
+    return f'<section class="findings" aria-label="Findings">{items}</section>' if items else ""
+
+
 def _notices(notices: Sequence[str]) -> str:
+    """Many of them are folded: they must not push what was found out of sight."""
     if not notices:
         return ""
     items = "".join(f"<li>{html.escape(notice)}.</li>" for notice in (text.rstrip(".") for text in notices))
-    return (
-        f'<section class="notices" aria-label="Notices"><strong>Before you read on</strong><ul>{items}</ul></section>'
-    )
+    opened = ' open="open"' if len(notices) <= _UNFOLDED else ""
+    summary = f"<summary>Notes on the runs ({len(notices)})</summary>"
+    return f'<section class="notices" aria-label="Notes"><details{opened}>{summary}<ul>{items}</ul></details></section>'
 
 
 def _section(section: Section) -> str:

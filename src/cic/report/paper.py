@@ -11,9 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from cic.core.errors import unknown
-from cic.report.statistics import table
-
-_NAMES = {"ProtoRL": "proto"}  # the other titles are the method's name, capitalised
+from cic.core.published import TITLES, method_called, table
 
 
 class Score(NamedTuple):
@@ -27,7 +25,7 @@ def scores() -> Mapping[str, Mapping[str, Score]]:
     rows: dict[str, dict[str, Score]] = {}
     for row in table("scores"):
         task = f"{row['domain']}-{row['task']}"
-        rows.setdefault(_method(row["method"]), {})[task] = Score(float(row["mean"]), float(row["stderr"]))
+        rows.setdefault(method_called(row["method"]), {})[task] = Score(float(row["mean"]), float(row["stderr"]))
     return rows
 
 
@@ -38,7 +36,7 @@ def statistics() -> Mapping[str, Mapping[str, float]]:
     for row in table("statistics"):
         for title, value in row.items():
             if title != "statistic":
-                columns.setdefault(_method(title), {})[row["statistic"]] = float(value)
+                columns.setdefault(method_called(title), {})[row["statistic"]] = float(value)
     return columns
 
 
@@ -53,15 +51,16 @@ def reward_variants() -> Mapping[str, Mapping[str, float]]:
     return columns
 
 
+def label(method: str) -> str:
+    """How the paper's row of a method is marked."""
+    return f"{TITLES[method]} (paper)"
+
+
 def select(names: tuple[str, ...]) -> tuple[list[str], bool]:
     """What `--paper` asks for: the methods to show, and whether to show the reward variants."""
     choices = [*scores(), "all", "variants"]
     for name in names:
         if name not in choices:
             raise unknown("row of the paper", name, choices)
-    methods = [method for method in scores() if method in names or "all" in names]
+    methods = [name for name in scores() if name in names or "all" in names]
     return methods, "variants" in names
-
-
-def _method(title: str) -> str:
-    return _NAMES.get(title, title.lower())

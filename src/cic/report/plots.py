@@ -16,7 +16,7 @@ from cic.report.score_tables import STATISTIC_TITLES
 from cic.report.scores import Row, Scores, task_place
 from cic.report.statistics import Estimate, profile
 from cic.report.style import Style
-from cic.runs.records import Trials
+from cic.runs.contents import Selection
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -118,7 +118,7 @@ def performance_profile(scores: Scores, options: ReportOptions) -> Plot:
     return Plot("profile", "Performance profile", caption, (panel,), legend, 1, (5.2, 2.4), (4.0, 2.7))
 
 
-def selection(study: Study, found: Sequence[tuple[Group, str, Trials]]) -> Plot | None:
+def selection(study: Study, found: Sequence[tuple[Group, str, Selection]]) -> Plot | None:
     """Return of each skill that was tried, a panel per task; a ring marks the one that was chosen."""
     panels = []
     for task in sorted({task for _, task, _ in found}, key=task_place):
@@ -132,7 +132,7 @@ def selection(study: Study, found: Sequence[tuple[Group, str, Trials]]) -> Plot 
     return Plot("selection", "Skill selection", caption, tuple(panels), legend)
 
 
-def _trials(study: Study, found: Sequence[tuple[Group, Trials]]) -> Callable[[Axes, bool], None]:
+def _trials(study: Study, found: Sequence[tuple[Group, Selection]]) -> Callable[[Axes, bool], None]:
     constant = all(len(set(trial.skill)) == 1 for _, trials in found for trial in trials.trials)
 
     def draw(axes: Axes, _: bool) -> None:

@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cic.core.published import experts
 from cic.report import paper
 from cic.report.groups import Study
 from cic.report.options import ReportOptions
-from cic.report.scores import Row, Scores, paper_label, task_place
-from cic.report.statistics import Estimate, experts, normalised, standard_error
+from cic.report.scores import Row, Scores, task_place
+from cic.report.statistics import Estimate, normalised, standard_error
 from cic.report.style import place
 from cic.report.tables import Cell, Table, number, rows
 from cic.runs.records import split_task
@@ -35,10 +36,9 @@ def aggregate_table(scores: Scores, options: ReportOptions) -> Table:
                 {"method": row.label, "statistic": name, "value": value, "low": low, "high": high, "runs": runs}
                 | {"tasks": len(row.matrix.tasks), "source": "paper" if row.published else "runs"}
             )
-    caption = (
-        f"Expert-normalised scores after finetuning, with {100 * options.confidence:g}% stratified bootstrap "
-        f"intervals. {scores.coverage}"
-    )
+    intervals = any(math.isfinite(e.low) for row in scores.rows for e in scores.aggregates[row.label].values())
+    with_intervals = f", with {100 * options.confidence:g}% stratified bootstrap intervals" if intervals else ""
+    caption = f"Expert-normalised scores after finetuning{with_intervals}. {scores.coverage}"
     if any(row.published for row in scores.rows):
         caption += " Rows marked (paper) are the paper's numbers, not runs of this report."
     header = ("Method", *STATISTIC_TITLES.values(), "Runs")
@@ -110,7 +110,7 @@ def _columns(study: Study, options: ReportOptions) -> list[_Column]:
     own = {task for column in columns for task in column.scores}
     for method in paper.select(options.paper)[0]:
         scores = {task: _Score(*score, 10) for task, score in paper.scores()[method].items() if not own or task in own}
-        columns.append(_Column(paper_label(method), method, True, scores))
+        columns.append(_Column(paper.label(method), method, True, scores))
     return sorted(columns, key=lambda column: place(column.method))
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from cic.core.published import experts
 from cic.report import paper, statistics
 from cic.report.groups import Group, Study
 from cic.report.options import ReportOptions
-from cic.report.statistics import Estimate, Matrix, experts, matrix, normalised
-from cic.report.style import COLOURS, Style, place, styles, title
+from cic.report.statistics import Estimate, Matrix, matrix, normalised
+from cic.report.style import COLOURS, Style, place, styles
 
-_FEW = 5
+FEW = 5
 
 
 @dataclass(frozen=True)
@@ -64,10 +65,6 @@ def task_place(task: str) -> tuple[int, str]:
     return (known.index(task) if task in experts() else len(known), task)
 
 
-def paper_label(method: str) -> str:
-    return f"{title(method)} (paper)"
-
-
 def _own(group: Group, style: Style) -> Row:
     scores = group.scores()
     tasks = [task for task in sorted(scores, key=task_place) if task in experts()]
@@ -76,7 +73,7 @@ def _own(group: Group, style: Style) -> Row:
 
 
 def _published(method: str, tasks: Sequence[str]) -> Row:
-    label = paper_label(method)
+    label = paper.label(method)
     means = {task: [normalised(task, paper.scores()[method][task].mean)] for task in tasks}
     marker = styles([(label, method)])[label].marker
     return Row(label, method, matrix(means), Style(COLOURS[method], marker, ":", hollow=True), published=True)
@@ -125,9 +122,9 @@ def _coverage(result: Scores) -> str:
     single = [row.label for row in result.own if row.matrix.counts.min() == 1 < row.matrix.counts.max()]
     if single:
         sentences.append(f"The intervals of {', '.join(single)} leave out the spread of tasks with a single run.")
-    if any(row.matrix.counts.max() > 1 and row.matrix.counts.min() < _FEW for row in result.own):
+    if any(row.matrix.counts.max() > 1 and row.matrix.counts.min() < FEW for row in result.own):
         sentences.append(
-            f"Intervals from fewer than {_FEW} runs per task are too narrow: of three runs, a 95% interval holds the "
+            f"Intervals from fewer than {FEW} runs per task are too narrow: of three runs, a 95% interval holds the "
             "true value in about 80% of experiments."
         )
     return " ".join([f"Over {len(result.tasks)} task(s): {', '.join(result.tasks)}.", *sentences])

@@ -19,7 +19,7 @@ from cic.learning.agent import Agent
 from cic.learning.objectives import SkillSpace
 from cic.runs.folder import Run
 from cic.training.evaluation import Coverage, rollout
-from cic.training.settings import config_from_dict
+from cic.training.phases import config_of, phase_of
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,9 @@ def describe(
 ) -> Description:
     """One episode per skill under the mean action, all from the same initial state."""
     opened = Run(run)
-    config = config_from_dict(opened.kind, opened.config)
     agent = load(run, at=at)
-    skills, names = choose_skills(agent.objective.skill, count, choose, seed)
-    env_name = config.domain if opened.kind == "pretrain" else config.task
+    skills, names = choose_skills(agent.objective.skills, count, choose, seed)
+    env_name = phase_of(opened).environment(config_of(opened))
     env = envs.make(env_name, num_envs=len(skills), seed=seed)
     try:
         seen = rollout(agent, env, skills, seed=[seed] * len(skills), keep=True)

@@ -1,32 +1,32 @@
 """Returns → expert-normalised scores → aggregate statistics with stratified bootstrap intervals.
 
 The statistics are those of Agarwal et al. 2021 ("Deep RL at the edge of the statistical precipice"), as pure functions
-of a (runs × tasks) matrix, resampled by `rliable`. Two things differ from calling rliable directly:
+of a (runs × tasks) matrix. The bootstrap is that of their package rliable (each task resamples its own runs,
+percentiles), which a test compares; it is written here in numpy, all resamples at once, because rliable takes three
+seconds to import and draws one resample at a time. Two things differ:
 
 - A matrix may have holes (NaN). Each task resamples the runs that it has, and keeps their number. Mean and median
   weigh tasks equally; IQM, optimality gap and profile pool the runs, so a task with fewer runs counts less.
 - The seed of the resampling is an argument. rliable 1.2.0 takes a `random_state` and then draws from numpy's
   global generator.
-
-rliable takes three seconds to import, so it is imported when the first interval is asked for.
 """
 
 from __future__ import annotations
 
-import csv
-import functools
-import importlib.resources
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from cic.core.errors import UserError
+from cic.core.published import experts
 
 FloatArray = npt.NDArray[np.float64]
+
+_AT_ONCE = 4_000_000  # numbers in one batch of resamples
 
 STATISTICS = ("median", "iqm", "mean", "optimality_gap")
 
@@ -109,39 +109,28 @@ def _pack(columns: Mapping[str, FloatArray], shape: tuple[int, ...]) -> Matrix:
 # ---- scores ------------------------------------------------------------------------------------------------------
 
 
-def table(name: str) -> list[dict[str, str]]:
-    """A CSV of the package's data, one dict per row."""
-    text = importlib.resources.files("cic").joinpath("data", f"{name}.csv").read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines()))
-
-
-@functools.cache
-def experts() -> Mapping[str, float]:
-    """Task → return of the expert (DDPG after 2M steps of the task's own reward): what counts as 1."""
-    return {f"{row['domain']}-{row['task']}": float(row["expert"]) for row in table("scores")}
-
-
 def normalised(task: str, score: float) -> float:
     """Score as a fraction of the expert's; NaN for a task without one."""
     return score / experts().get(task, math.nan)
 
 
-# ---- statistics of one matrix --------------------------------------------------------------------------------------
+# ---- statistics of one matrix: (B, runs, tasks, …) → (B, values), B resamples with the same holes -------------------
 
 
 def aggregates(scores: FloatArray) -> FloatArray:
     """[median, IQM, mean, optimality gap] of runs × tasks: rliable's four metrics, holes allowed."""
-    present = np.isfinite(scores)
-    means = scores.sum(axis=0, where=present) / present.sum(axis=0)  # per task
-    pool = scores[present]
-    gap = 1.0 - np.minimum(pool, 1.0).mean()
-    return np.array([np.median(means), iqm(pool), means.mean(), gap])
+    present = np.isfinite(scores[0])
+    means = scores.sum(axis=1, where=present) / present.sum(axis=0)  # (B, tasks)
+    pool = scores[:, present]
+    gap = 1.0 - np.minimum(pool, 1.0).mean(axis=1)
+    return np.stack([np.median(means, axis=1), iqm(pool), means.mean(axis=1), gap], axis=1)
 
 
 def iqm(pool: FloatArray) -> FloatArray:
-    """Mean of the middle half of the first axis."""
-    cut = len(pool) // 4
-    middle: FloatArray = np.sort(pool, axis=0)[cut : len(pool) - cut].mean(axis=0)
+    """Mean of the middle half of the second axis."""
+    size = pool.shape[1]
+    cut = size // 4
+    middle: FloatArray = np.sort(pool, axis=1)[:, cut : size - cut].mean(axis=1)
     return middle
 
 
@@ -155,8 +144,8 @@ def profile(scores: Matrix, thresholds: FloatArray, bootstrap: Bootstrap) -> Ban
     """Fraction of runs with a score above each threshold."""
 
     def above(values: FloatArray) -> FloatArray:
-        pool = np.sort(values[np.isfinite(values)])
-        return 1.0 - np.searchsorted(pool, thresholds, side="right") / len(pool)
+        pool = values[:, np.isfinite(values[0])]
+        return np.stack([(pool > threshold).mean(axis=1) for threshold in thresholds], axis=1)
 
     return _estimate(above, [scores], bootstrap)
 
@@ -165,7 +154,7 @@ def efficiency(curves: Matrix, bootstrap: Bootstrap) -> Band:
     """IQM at each step, from runs × tasks × steps."""
 
     def along(values: FloatArray) -> FloatArray:
-        return iqm(values[np.isfinite(values).all(axis=2)])
+        return iqm(values[:, np.isfinite(values[0]).all(axis=2)])
 
     return _estimate(along, [curves], bootstrap)
 
@@ -179,8 +168,10 @@ def improvement(a: Matrix, b: Matrix, bootstrap: Bootstrap) -> Estimate:
     pairs = a.counts * b.counts
 
     def probability(x: FloatArray, y: FloatArray) -> FloatArray:
-        wins = (x[:, None] > y[None]) + 0.5 * (x[:, None] == y[None])  # NaN beats nothing
-        return np.atleast_1d((wins.sum(axis=(0, 1)) / pairs).mean())
+        x, y = x[:, :, None], y[:, None]  # (B, runs of A, runs of B, tasks)
+        wins = (x > y).sum(axis=(1, 2)) + 0.5 * (x == y).sum(axis=(1, 2))  # NaN beats nothing
+        chance: FloatArray = (wins / pairs).mean(axis=1, keepdims=True)
+        return chance
 
     return _at(_estimate(probability, [a, b], bootstrap), 0)
 
@@ -209,44 +200,31 @@ def _same_tasks(a: Matrix, b: Matrix) -> tuple[Matrix, Matrix]:
 
 
 def _estimate(statistic: Callable[..., FloatArray], groups: Sequence[Matrix], bootstrap: Bootstrap) -> Band:
+    """The statistic and its interval; no interval if a group has but one run of each task."""
     for group in groups:
         if not group.tasks or not group.counts.all():
             raise UserError("a statistic needs at least one run in each task")
-    value = statistic(*(group.values for group in groups))
-    if max(group.counts.max() for group in groups) < 2:
+    value = statistic(*(group.values[None] for group in groups))[0]
+    if min(group.counts.max() for group in groups) < 2:
         nothing = np.full_like(value, np.nan)
         return Band(value, nothing, nothing)
-    resampled = _resampler()([group.values for group in groups], [group.counts for group in groups], bootstrap.seed)
-    low, high = resampled.conf_int(statistic, reps=bootstrap.reps, size=bootstrap.confidence, method="percentile")
+    rng = np.random.default_rng(bootstrap.seed)
+    many = max(1, _AT_ONCE // (groups[0].values.size * len(groups[-1].values)))
+    sizes = [min(many, bootstrap.reps - start) for start in range(0, bootstrap.reps, many)]
+    drawn = np.concatenate([statistic(*(_resample(group, size, rng) for group in groups)) for size in sizes])
+    tail = (1 - bootstrap.confidence) / 2
+    low, high = np.quantile(drawn, [tail, 1 - tail], axis=0)
     return Band(value, low, high)
+
+
+def _resample(group: Matrix, size: int, rng: np.random.Generator) -> FloatArray:
+    """`size` matrices (size, runs, tasks, …). Whole runs are drawn, so a curve stays one run's curve; holes stay."""
+    runs, tasks = group.values.shape[:2]
+    drawn = (rng.random((size, runs, tasks)) * group.counts).astype(np.intp)
+    place = np.arange(runs)[:, None]
+    values: FloatArray = group.values[np.where(place < group.counts, drawn, place), np.arange(tasks)]
+    return values
 
 
 def _at(band: Band, index: int) -> Estimate:
     return Estimate(float(band.value[index]), float(band.low[index]), float(band.high[index]))
-
-
-@functools.cache
-def _resampler() -> Any:
-    try:
-        from rliable.library import StratifiedIndependentBootstrap
-    except ModuleNotFoundError as error:
-        raise UserError(f"intervals need the package {error.name}: pip install 'cic[report]'") from None
-
-    class Resampler(StratifiedIndependentBootstrap):  # type: ignore[misc]
-        """rliable's stratified bootstrap of one or more groups, with holes and a seed of its own."""
-
-        def __init__(self, arrays: list[FloatArray], counts: list[npt.NDArray[np.int64]], seed: int) -> None:
-            super().__init__(*arrays)
-            self._counts, self._rng = counts, np.random.default_rng(seed)
-
-        def update_indices(self) -> tuple[list[tuple[Any, ...]], dict[str, Any]]:
-            indices = [self._rows(*group) for group in zip(self._args_shapes, self._counts, strict=True)]
-            return indices, {}
-
-        def _rows(self, shape: tuple[int, ...], counts: npt.NDArray[np.int64]) -> tuple[Any, ...]:
-            """Whole runs are drawn, so a curve stays one run's curve; holes stay holes."""
-            drawn = (self._rng.random(shape[:2]) * counts).astype(np.intp)
-            place = np.arange(shape[0])[:, None]
-            return np.where(place < counts, drawn, place), np.arange(shape[1])
-
-    return Resampler

@@ -1,4 +1,4 @@
-"""One look for every figure and table: the name, place, colour and marker of each method.
+"""One look for every figure and table: the place, colour and marker of each method.
 
 The colours were searched for under simulated protanopia, deuteranopia and tritanopia: any two of them stay apart in
 each (a test measures it). Markers differ as well, for print in grey.
@@ -12,20 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-TITLES = {
-    "ddpg": "DDPG",
-    "cic": "CIC",
-    "icm": "ICM",
-    "disagreement": "Disagreement",
-    "rnd": "RND",
-    "apt": "APT",
-    "proto": "ProtoRL",
-    "smm": "SMM",
-    "diayn": "DIAYN",
-    "aps": "APS",
-    "fixed": "Fixed",
-}
-"""In the order of the paper's table of raw scores, which is the order everywhere."""
+from cic.core.published import TITLES
 
 COLOURS = {
     "ddpg": "#0D0D0D",
@@ -65,10 +52,6 @@ class Style:
         return {"marker": self.marker, "markeredgecolor": self.colour, "markerfacecolor": face}
 
 
-def title(method: str) -> str:
-    return TITLES.get(method, method)
-
-
 def place(method: str) -> tuple[int, str]:
     """Sort key: the paper's order, then unknown methods by name."""
     known = list(TITLES)
@@ -76,7 +59,7 @@ def place(method: str) -> tuple[int, str]:
 
 
 def styles(labels: Iterable[tuple[str, str]]) -> dict[str, Style]:
-    """(label, method) pairs, in order → a style for each label. Several rows of one method are shades of its colour."""
+    """(label, method) pairs, in order → a style for each label. Several rows of one method are tones of its colour."""
     rows: dict[str, list[str]] = {}
     for label, method in labels:
         rows.setdefault(method, []).append(label)
@@ -89,8 +72,15 @@ def styles(labels: Iterable[tuple[str, str]]) -> dict[str, Style]:
             colour, marker = REST[indices[method] % len(REST)], _REST_MARKERS[indices[method] % len(_REST_MARKERS)]
         for index, name in enumerate(names):
             dash = ("-", "--", ":", "-.")[index % 4]
-            found[name] = Style(shade(colour, index, len(names)), marker, dash)
+            found[name] = Style(tones(colour, len(names))[index], marker, dash)
     return found
+
+
+def tones(colour: str, count: int) -> list[str]:
+    """The colour itself for the first row, whoever else is there, and shades for the others, the most unlike first."""
+    shades = [shade(colour, index, count) for index in range(count)]
+    dark = sum(int(colour[i : i + 2], 16) for i in (1, 3, 5)) < 3 * 128
+    return [colour, *(reversed(shades) if dark else shades)][:count]
 
 
 def shade(colour: str, index: int, count: int) -> str:

@@ -6,11 +6,14 @@ import csv
 import html
 import io
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+_FORMULA = re.compile(r"\s*[=+\-@]|\t")
+_NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?")
 _LATEX = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -69,7 +72,7 @@ def write(table: Table, folder: Path) -> list[Path]:
     written = []
     for ending, text in (("csv", to_csv(table)), ("md", to_markdown(table)), ("tex", to_latex(table))):
         path = folder / f"{table.name}.{ending}"
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8", errors="replace")
         written.append(path)
     return written
 
@@ -82,17 +85,18 @@ def to_csv(table: Table) -> str:
     writer = csv.DictWriter(buffer, list(table.records[0]), lineterminator="\n")
     writer.writeheader()
     for record in table.records:
-        writer.writerow({key: "" if _absent(value) else value for key, value in record.items()})
+        writer.writerow({key: _csv_cell(value) for key, value in record.items()})
     return buffer.getvalue()
 
 
 def to_markdown(table: Table) -> str:
     def line(texts: Sequence[str]) -> str:
-        return "| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |"
+        return "| " + " | ".join(texts) + " |"
 
     align = ["---" if index < table.heads else "---:" for index in range(len(table.columns))]
-    body = [line([f"**{c.text}**" if c.best else c.text for c in row]) for row in table.rows]
-    return "\n".join([line(table.columns), "| " + " | ".join(align) + " |", *body, "", table.caption, ""])
+    body = [line([f"**{markdown(c.text)}**" if c.best else markdown(c.text) for c in row]) for row in table.rows]
+    head = line([markdown(column) for column in table.columns])
+    return "\n".join([head, line(align), *body, "", markdown(table.caption), ""])
 
 
 def to_latex(table: Table) -> str:
@@ -142,8 +146,19 @@ def _html_cell(c: Cell, head: bool) -> str:
     return f"<td><strong>{text}</strong></td>" if c.best else f"<td>{text}</td>"
 
 
+def markdown(text: str) -> str:
+    """Text that a Markdown reader shows and does not act on: no HTML, no link, no new cell or line."""
+    plain = html.escape(" ".join(text.splitlines()), quote=False).replace("&gt;", ">")
+    return plain.replace("\\", "\\\\").replace("|", "\\|").replace("](", "]\\(").replace("`", "\\`")
+
+
 def latex(text: str) -> str:
     return "".join(_LATEX.get(letter, letter) for letter in text)
+
+
+def many(count: int, thing: str) -> str:
+    """ "1 run", "4 runs"."""
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
 def number(value: float, digits: int = 2) -> str:
@@ -153,5 +168,11 @@ def number(value: float, digits: int = 2) -> str:
     return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")  # + 0.0 turns −0 into 0
 
 
-def _absent(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and not math.isfinite(value))
+def _csv_cell(value: Any) -> Any:
+    """Text in one line; what a spreadsheet would take for a formula gets an apostrophe before it."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return ""
+    if not isinstance(value, str):
+        return value
+    line = " ".join(value.splitlines())
+    return f"'{line}" if _FORMULA.match(line) and not _NUMBER.fullmatch(line) else line

@@ -13,7 +13,7 @@ from cic.report.options import ReportOptions, ReportResult
 from cic.runs import records
 
 _FILES = ("config.json", "status.json", "metrics.jsonl", "result.json", "trials.json")
-State = dict[Path, tuple[int, int]]
+State = dict[Path, tuple[int, int, bool]]
 
 
 def watch(
@@ -48,16 +48,18 @@ def _report(
 
 
 def _state(runs: Sequence[Path]) -> State:
-    """Size and time of every file that a report reads."""
+    """Size and time of every file that a report reads, and whether its run is going on: that may end by mere time."""
     found: State = {}
     for root in runs:
         if not Path(root).exists():
             raise UserError(f"{root} does not exist; give a run folder or a folder of run folders")
         for folder in records.folders(Path(root)):
+            run = records.read_run(folder)
+            going_on = isinstance(run, records.RunRecord) and run.going_on
             for name in _FILES:
                 try:
                     stat = (folder / name).stat()
                 except OSError:  # not written yet, or being replaced
                     continue
-                found[folder / name] = (stat.st_size, stat.st_mtime_ns)
+                found[folder / name] = (stat.st_size, stat.st_mtime_ns, going_on)
     return found

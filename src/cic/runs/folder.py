@@ -23,7 +23,7 @@ import shutil
 import warnings
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import IO, Any, Literal, get_args
+from typing import IO, Any
 
 from cic.core.errors import UserError
 from cic.runs.storage import (
@@ -38,8 +38,8 @@ from cic.runs.storage import (
     write_json,
 )
 
-FORMAT = 1
-Kind = Literal["pretrain", "finetune"]
+FORMAT = 2
+KINDS = ("pretrain", "finetune")
 
 
 class Run:
@@ -55,34 +55,45 @@ class Run:
         header = read_json(self.path / "config.json")
         if not isinstance(header, dict) or not {"format", "kind", "config"} <= header.keys():
             raise UserError(f"{self.path / 'config.json'} is not the config of a run")
+        if header["format"] == 1:
+            raise UserError(
+                f"{self.path} was made by cic 0.1, whose weights this version does not read: "
+                "open it with cic 0.1, or run its command anew (`cic report` still shows it)"
+            )
         if header["format"] != FORMAT:
             raise UserError(
                 f"{self.path} was made by a newer version of cic ({header.get('version', '?')}, run format "
                 f"{header['format']}; this one reads {FORMAT}): upgrade cic to open it"
             )
-        if header["kind"] not in get_args(Kind) or not isinstance(header["config"], dict):
+        if header["kind"] not in KINDS or not isinstance(header["config"], dict):
             raise UserError(f"{self.path / 'config.json'} is not the config of a run")
-        self.kind: Kind = header["kind"]
+        self.kind: str = header["kind"]
         self.config: dict[str, Any] = header["config"]
         self._lock: IO[Any] | None = None
 
     @classmethod
-    def create(
-        cls, path: Path | str, kind: Kind, config: dict[str, Any], version: str, inherited: Tensors | None = None
-    ) -> Run:
-        """A new folder. `inherited` is what a finetuning starts from, so that its folder stands alone."""
-        path = Path(path)
-        if (path / "config.json").exists():
-            raise UserError(f"{path} holds a run already: continue it with --resume {path}, or choose another --out")
+    def plan(cls, path: Path | str, kind: str, config: dict[str, Any]) -> Run:
+        """A run that is not on disk yet: `create` makes its folder."""
+        run = cls.__new__(cls)
+        run.path, run.kind, run.config, run._lock = Path(path), kind, config, None
+        return run
+
+    def create(self, about: dict[str, Any], inherited: Tensors | None = None) -> Run:
+        """Make the folder. `about` says where the run comes from, for the record; `inherited` is what a finetuning
+        starts from, so that its folder stands alone."""
+        if (self.path / "config.json").exists():
+            raise UserError(
+                f"{self.path} holds a run already: continue it with --resume {self.path}, or choose another --out"
+            )
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UserError(f"cannot make the folder {path}: {error.strerror}") from None
+            raise UserError(f"cannot make the folder {self.path}: {error.strerror}") from None
         if inherited is not None:
-            write_folder(path / "inherited", {"agent": inherited}, {}, {})
+            write_folder(self.path / "inherited", {"agent": inherited}, {}, {})
         # Last, because it makes the folder a run: one that was killed before can simply be started again.
-        write_json(path / "config.json", {"format": FORMAT, "version": version, "kind": kind, "config": config})
-        return cls(path)
+        write_json(self.path / "config.json", {"format": FORMAT, "kind": self.kind, **about, "config": self.config})
+        return self
 
     def lock(self) -> None:
         """Hold the folder for writing, so that two processes never write one run. Freed when the process ends."""

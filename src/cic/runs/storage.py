@@ -21,7 +21,9 @@ from safetensors.torch import load_file as load_tensors
 from safetensors.torch import save_file as save_tensors
 
 from cic.core.errors import UserError
+from cic.core.files import read_regular
 
+JSON_LIMIT = 64 << 20  # bytes; trials of a long search take a few
 Arrays = dict[str, npt.NDArray[Any]]
 Tensors = dict[str, torch.Tensor]
 T = TypeVar("T")
@@ -47,10 +49,12 @@ def _pretty(content: Any) -> str:
 
 def read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text())
+        return json.loads(read_regular(path, JSON_LIMIT))
     except FileNotFoundError:
         raise UserError(f"{path} is missing: is {path.parent} a run folder?") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is damaged: {error}") from None
 
 

@@ -1,38 +1,33 @@
-"""The only loop: act, step, store, update, log, checkpoint. Pre-training and finetuning differ in data, not in code.
+"""The only loop: act, update, step, store, log, checkpoint. What differs between the phases is in the phases.
 
-An environment step runs while the update that is due runs beside it, so an update never sees the step in flight; it
-could not have sampled it anyway (its n-step return is not complete). There is exactly one update per `update_every`
-steps after the warm-up; those that come due before `start` are made up there, and leave the actor alone.
+An update that is due comes before the step at whose beginning it fell due is stored: it could not have sampled that
+step anyway, whose n-step return is not complete. There is exactly one update per `update_every` steps after the
+warm-up; those that come due before the phase's first update are made up there.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-import signal
-import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from types import FrameType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from cic.core.errors import UserError
-from cic.core.types import Array, Batch, Metrics
-from cic.envs import make
+from cic.core.errors import Interrupted, UserError
+from cic.core.types import Array, Batch, Bools, Metrics
+from cic.envs.base import VectorEnv
 from cic.learning import compilation
 from cic.learning.agent import Agent
 from cic.learning.replay import Replay
 from cic.runs.folder import Run
 from cic.training.logs import Logs
+from cic.training.phase import Phase
 from cic.training.progress import Reporter
 from cic.training.settings import LoopConfig
-
-Outcome = tuple[Array, Array, npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]
+from cic.training.signals import StopRequest
 
 
 class Diverged(UserError):
@@ -40,122 +35,82 @@ class Diverged(UserError):
 
 
 class Loop:
-    """One run. `config` says what; `agent` learns; subclasses say which skill acts and what is measured."""
+    """One run, from parts that are given: `config` says how long, `agent` learns, `phase` says what differs."""
 
-    def __init__(self, run: Run, config: LoopConfig, env_name: str, agent: Agent, quiet: bool = False) -> None:
+    _COUNTERS = ("step", "updates", "next_log")
+    _ARRAYS = ("obs", "running_return", "finished_return", "finished_count")
+
+    def __init__(
+        self, run: Run, config: LoopConfig[Any], env: VectorEnv, agent: Agent, phase: Phase, quiet: bool = False
+    ) -> None:
         torch.set_num_threads(config.threads)
-        self.run, self.config, self.agent, self.quiet = run, config, agent, quiet
-        self.env = make(env_name, num_envs=config.num_envs, seed=config.seed)
+        self.run, self.config, self.env, self.agent, self.phase, self.quiet = run, config, env, agent, phase, quiet
         self.rng = np.random.default_rng(config.seed)
+        self.needs, self.tasks, copies = phase.needs(agent), phase.tasks(env), config.num_envs
         self.replay = Replay(
             agent.spaces,
-            agent.objective.skill.dim,
+            agent.objective.skills.dim,
             config.replay,
-            config.num_envs,
-            config.agent.nstep,
-            config.agent.gamma,
+            copies,
+            self.needs.nstep or config.learning.nstep,
+            config.learning.gamma,
+            len(env.tasks),
         )
-        self.start = config.warmup  # the step before which nothing is updated
         self.step = self.updates = self.next_log = 0
-        self.tasks = self.env.tasks or ("reward",)
-        self.running_return = np.zeros((len(self.tasks), config.num_envs))
+        self.obs: Array = np.zeros((copies, agent.spaces.obs), np.float32)
+        self.running_return = np.zeros((len(self.tasks), copies))
         self.finished_return = np.zeros(len(self.tasks))
         self.finished_count = np.zeros(1, np.int64)
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="cic-env")
-        self._stop: str | None = None
         self._result: dict[str, Any] | None = None
         self._saved_at = -1
         self._latest: Metrics = {}
-        self.obs: Array = np.zeros((config.num_envs, agent.spaces.obs), np.float32)
+        phase.start(self)
 
-    # ---- what subclasses say -----------------------------------------------------------------------------------
-
-    title = ""
-
-    def skills(self) -> Array:
-        """(N, dim): the skill of every copy for the coming step."""
-        raise NotImplementedError
-
-    def uniform(self) -> bool:
-        """Are actions drawn uniformly at this step?"""
-        raise NotImplementedError
-
-    def observe(self, reward: Array, done: npt.NDArray[np.bool_]) -> None:
-        """After each step."""
-        raise NotImplementedError
-
-    def lesson(self, batch: Batch) -> Batch:
-        """What the agent learns from a batch."""
-        return batch
-
-    def measure(self) -> dict[str, float]:
-        """Numbers for a log line."""
-        return {}
-
-    def at_boundary(self) -> None:
-        """After each step and its bookkeeping: evaluations, milestones."""
-
-    def result(self) -> dict[str, Any]:
-        raise NotImplementedError
-
-    def extra_state(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-        return {}, {}
-
-    def restore_extra(self, arrays: dict[str, npt.NDArray[Any]], state: dict[str, Any]) -> None:
-        pass
-
-    # ---- the loop ----------------------------------------------------------------------------------------------
+    # ---- from the first step to the last -----------------------------------------------------------------------
 
     def train(self) -> dict[str, Any]:
         """Run to the end, or until a signal asks to save and stop."""
         self.run.lock()
-        restore_signals = self._catch_signals()
         try:
-            resumed = self._resume()
-            sizes = (resumed["metrics_bytes"], resumed["timing_bytes"]) if resumed else (0, 0)
-            self.logs = Logs(self.run.path, sizes, self.step, self.config.wandb, self.run.config)
-            self.run.write_status("running", self.step)
-            with self.logs, Reporter(self.title, self.config.steps, self.step, self.quiet) as self.reporter:
-                if not resumed:
-                    self.obs, _ = self.env.reset(seed=self.config.seed)
-                if compilation.wanted(self.config.compile, self._earned(self.config.steps)):
-                    self.reporter.say("the first update takes a while: it is compiled (up to half a minute)")
-                    self.agent.compile_gradients()
-                while self.step < self.config.steps and not self._stop:
-                    self._tick()
-                return self._finish()
+            with StopRequest() as self.stop:
+                return self._train()
         except BaseException as error:
             if not isinstance(error, Interrupted):
                 self._try_status("failed", str(error) or type(error).__name__)
             raise
         finally:
-            restore_signals()
-            self._pool.shutdown()
             self.env.close()
             self.run.unlock()
 
+    def _train(self) -> dict[str, Any]:
+        resumed = self._resume()
+        sizes = (resumed["metrics_bytes"], resumed["timing_bytes"]) if resumed else (0, 0)
+        self.logs = Logs(self.run.path, sizes, self.step, self.config.wandb, self.run.config)
+        self.run.write_status("running", self.step)
+        with self.logs, Reporter(self.phase.title, self.config.steps, self.step, self.quiet) as self.reporter:
+            if not resumed:
+                self.obs, _ = self.env.reset(seed=self.config.seed)
+            if compilation.wanted(self.config.compile, self.earned(self.config.steps)):
+                self.reporter.say("the first update takes a while: it is compiled (up to half a minute)")
+                self.agent.compile_losses()
+            while self.step < self.config.steps and not self.stop.by:
+                self._tick()
+            return self._finish()
+
     def _tick(self) -> None:
-        skill = self.skills()
+        skill, begins = self.phase.skills()
         action = self._action(skill)
-        due = self._due()
-        if due:
-            pending = self._pool.submit(self.env.step, action)
-            try:
-                metrics, batch = self._update(due)
-            finally:
-                outcome = pending.result()
-        else:
-            metrics, batch, outcome = {}, None, self.env.step(action)
-        if self.step >= self.next_log and (batch is not None or self.step <= self.start):
+        metrics, batch = self._update(self._due())
+        if self.step >= self.next_log and (batch is not None or self.step <= self.phase.first_update):
             self._log(metrics, batch)
-        self._store(skill, action, outcome)
-        self.at_boundary()
+        self._store(skill, begins, action)
+        self.phase.at_boundary()
         if self.crossed(self.config.checkpoint_every) and self.step < self.config.steps:  # the end has its own
             self.checkpoint()
         self.reporter.advance(self.step)
 
     def _action(self, skill: Array) -> Array:
-        if self.uniform():
+        if self.phase.uniform():
             return self.rng.uniform(-1, 1, (self.config.num_envs, self.agent.spaces.action)).astype(np.float32)
         action = self.agent.act(self.obs, skill, explore=True)
         if not np.isfinite(action).all():
@@ -164,55 +119,63 @@ class Loop:
         return action
 
     def _due(self) -> int:
-        if self.step < self.start or not self.replay.ready():
+        if self.step < self.phase.first_update or not self.replay.ready():
             return 0
-        return self._earned(self.step) - self.updates
+        return self.earned(self.step) - self.updates
 
-    def _earned(self, step: int) -> int:
+    def earned(self, step: int) -> int:
+        """Updates that fall due until a step."""
         return (step - self.config.warmup) // self.config.update_every
 
-    def _update(self, count: int) -> tuple[Metrics, Batch]:
+    def _update(self, count: int) -> tuple[Metrics, Batch | None]:
+        metrics, batch = {}, None
         for _ in range(count):
-            batch = self.lesson(self._to_device(self.replay.sample(self.config.agent.batch, self.rng)))
-            metrics = self.agent.update(batch, actor=self.updates >= self._earned(self.start))
+            batches = [self._sample() for _ in range(self.needs.batches)]
+            metrics = self.agent.update(*batches, intrinsic=self.phase.intrinsic, actor=self.phase.moves_actor())
+            batch = batches[-1]
             self.updates += 1
-        self._latest = metrics
+        self._latest = metrics or self._latest
         return metrics, batch
 
-    def _to_device(self, batch: Batch) -> Batch:
-        if self.agent.device.type == "cpu":
-            return batch
-        return Batch(*(tensor.to(self.agent.device, non_blocking=True) for tensor in batch))
+    def _sample(self) -> Batch:
+        batch = self.replay.sample(self.config.learning.batch, self.rng, self.needs)
+        return self.phase.relabel(batch.to(self.agent.device))
 
-    def _store(self, skill: Array, action: Array, outcome: Outcome) -> None:
-        obs, reward, terminated, truncated, info = outcome
+    def _store(self, skill: Array, begins: Bools, action: Array) -> None:
+        obs, reward, terminated, truncated, info = self.env.step(action)
         done = terminated | truncated
-        self.replay.add(self.obs, skill, action, reward, terminated)
         rewards = info.get("rewards", {})
+        by_task = np.stack([rewards[task] for task in self.env.tasks], axis=1) if rewards else None
+        self.replay.add(self.obs, skill, action, reward, terminated, begins=begins, task_rewards=by_task)
         self.running_return += [rewards.get(task, reward) for task in self.tasks]
         self.obs = obs
         self.finished_return += self.running_return[:, done].sum(axis=1)
         self.finished_count += int(done.sum())
-        self.observe(reward, done)
+        self.phase.after_step(reward, done)
         if done.any():
-            self.replay.finish(obs, done)
-            self.running_return[:, done] = 0
-            self.obs, _ = self.env.reset(options={"reset_mask": done})
+            self._begin_episodes(done)
         self.step += self.config.num_envs
 
+    def _begin_episodes(self, done: Bools) -> None:
+        self.replay.finish(self.obs, done)
+        self.running_return[:, done] = 0
+        self.obs, _ = self.env.reset(options={"reset_mask": done})
+
     def crossed(self, every: int) -> bool:
+        """Did the latest step reach a multiple of `every`?"""
         return self.step // every > (self.step - self.config.num_envs) // every
 
     def _finish(self) -> dict[str, Any]:
-        if self._stop:
+        if self.stop.by:
             self.checkpoint()
-            self.run.write_status("interrupted", self.step, f"stopped by {self._stop}")
-            raise Interrupted(self._stop, self.step, self.run)
+            self.run.write_status("interrupted", self.step, f"stopped by {self.stop.by}")
+            raise Interrupted(
+                f"{self.stop.by}: saved at step {self.step}; "
+                f"continue with `cic {self.run.kind} --resume {self.run.path}`"
+            )
         if self._result is None:  # else the run was killed after its last checkpoint
-            due = self._due()
-            metrics, batch = self._update(due) if due else ({}, None)
-            self._log(metrics, batch)
-            self._result = self.result() | {"step": self.step}
+            self._log(*self._update(self._due()))
+            self._result = self.phase.result() | {"step": self.step}
             self.checkpoint()
         self.run.write_result(self._result)
         self.run.write_status("finished", self.step)
@@ -223,12 +186,13 @@ class Loop:
     def _log(self, metrics: Metrics, batch: Batch | None) -> None:
         numbers = {name: float(value) for name, value in metrics.items()}
         self.require_finite(numbers)  # before the diagnosis, whose eigenvalues exist only for numbers
-        if batch is not None and self.agent.learn_objective:
-            numbers |= {name: float(value) for name, value in self.agent.objective.diagnose(batch).items()}
-        numbers |= self.measure()
+        if batch is not None and self.phase.intrinsic:
+            found = self.agent.objective.diagnose(self.agent.encode(batch, detached=True))
+            numbers |= {name: float(value) for name, value in found.items()}
+        numbers |= self.phase.measure()
         if self.finished_count[0]:
             means = self.finished_return / self.finished_count[0]
-            numbers |= {self.return_key(task): float(mean) for task, mean in zip(self.tasks, means, strict=True)}
+            numbers |= {self.phase.return_key(task): float(mean) for task, mean in zip(self.tasks, means, strict=True)}
             self.finished_return[:], self.finished_count[:] = 0, 0
         self.require_finite(numbers)
         self.write_metrics(numbers)
@@ -237,9 +201,6 @@ class Loop:
         )
         self.next_log = (self.step // self.config.log_every + 1) * self.config.log_every
         self._show(numbers)
-
-    def return_key(self, task: str) -> str:
-        return f"zero_shot/{task}"
 
     def write_metrics(self, numbers: dict[str, float]) -> None:
         self.logs.write({"step": self.step, "update": self.updates} | numbers)
@@ -275,25 +236,18 @@ class Loop:
         for name, value in self.agent.state_dict().items():
             if value.is_floating_point() and not bool(torch.isfinite(value).all()):
                 raise Diverged(f"the weights {name} are not finite at step {self.step}: {self._last_good()}")
-        arrays, state = self.extra_state()
-        loop: dict[str, npt.NDArray[Any]] = {
-            "obs": self.obs,
-            "running_return": self.running_return,
-            "finished_return": self.finished_return,
-            "finished_count": self.finished_count,
-        }
+        arrays, state = self.phase.state()
+        mine: dict[str, npt.NDArray[Any]] = {name: getattr(self, name) for name in self._ARRAYS}
         self.run.save_checkpoint(
             self.step,
             {"agent": self.agent.state_dict(), "optimisers": self.agent.optimiser_state()},
-            {"replay": self.replay.state(), "env": self.env.get_state(), "loop": loop, "extra": arrays},
-            {
-                "step": self.step,
-                "updates": self.updates,
-                "next_log": self.next_log,
+            {"replay": self.replay.state(), "env": self.env.state(), "loop": mine, "phase": arrays},
+            {name: getattr(self, name) for name in self._COUNTERS}
+            | {
                 "rng": self.rng.bit_generator.state,
                 "metrics_bytes": self.logs.metrics.size(),
                 "timing_bytes": self.logs.timing.size(),
-                "extra": state,
+                "phase": state,
                 "result": self._result,
             },
         )
@@ -305,44 +259,21 @@ class Loop:
             return None
         tensors, arrays, state = loaded
         self.agent.load_state_dict(tensors["agent"])
-        self.agent.load_optimiser_state(tensors["optimisers"])
+        self.agent.restore_optimisers(tensors["optimisers"])
         self.replay.restore(arrays["replay"])
-        self.env.set_state(arrays["env"])
-        for name in ("obs", "running_return", "finished_return", "finished_count"):
+        for name in self._ARRAYS:
             setattr(self, name, np.array(arrays["loop"][name]))
-        self.step, self.updates, self.next_log = state["step"], state["updates"], state["next_log"]
+        for name in self._COUNTERS:
+            setattr(self, name, state[name])
         self.rng.bit_generator.state = state["rng"]
-        self.restore_extra(arrays["extra"], state["extra"])
+        self.phase.restore(arrays.get("phase", {}), state["phase"])
         self._result, self._saved_at = state["result"], self.step
+        self.env.restore(arrays["env"])
+        if not self.env.exact_state:  # its episodes begin anew, and so they do everywhere
+            self.phase.after_restart()
+            self._begin_episodes(np.ones(self.config.num_envs, np.bool_))
         return dict(state)
-
-    # ---- signals -----------------------------------------------------------------------------------------------
-
-    def _catch_signals(self) -> Callable[[], None]:
-        """SIGINT and SIGTERM finish the step at hand and save; a second one stops at once."""
-        if threading.current_thread() is not threading.main_thread():
-            return lambda: None
-
-        def ask(number: int, frame: FrameType | None) -> None:
-            if self._stop:
-                raise KeyboardInterrupt
-            self._stop = signal.Signals(number).name
-
-        previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-
-        def restore() -> None:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
-
-        return restore
 
     def _try_status(self, state: str, message: str) -> None:
         with contextlib.suppress(OSError):  # a full disk: the error itself is what the user must see
             self.run.write_status(state, self.step, message)
-
-
-class Interrupted(Exception):
-    """The user stopped the run; it is saved."""
-
-    def __init__(self, by: str, step: int, run: Run) -> None:
-        super().__init__(f"{by}: saved at step {step}; continue with `cic {run.kind} --resume {run.path}`")

@@ -16,19 +16,18 @@ import numpy.typing as npt
 
 from cic.core.config import require
 from cic.core.errors import UserError
-from cic.core.types import Array
+from cic.core.types import Array, Bools
 from cic.learning.objectives import SkillSpace
 
-Method = Literal["auto", "grid", "random", "cem", "cma", "each", "regress", "fixed"]
-Bools = npt.NDArray[np.bool_]
+Search = Literal["auto", "grid", "random", "cem", "cma", "each", "regress", "fixed"]
 
 
 @dataclass(frozen=True)
-class SelectionConfig:
-    method: Method = "auto"
+class SearchConfig:
+    search: Search = "auto"
     """How the skill is found: `auto` takes grid for continuous skills, each for one-hot ones, regress where the method
     can (APS), random on a sphere. `fixed` tries none and starts with uniform actions, as the released code does."""
-    search: int | None = None
+    search_steps: int | None = None
     """Steps of the search: as many as the warm-up, or more. The updates that come due beyond the warm-up are made when
     the skill is chosen, on the critic alone, so that it knows the policy before it moves it."""
     trial_steps: int = 100
@@ -36,11 +35,12 @@ class SelectionConfig:
     trial_skip: int = 0
     """First steps of each trial that do not count, so that a candidate is scored by where it gets to and not by where
     the one before it stopped."""
-    value: float = 0.5
+    search_value: float = 0.5
     """The constant of every coordinate for `fixed`."""
 
     def __post_init__(self) -> None:
-        require(self.search is None or self.search >= 0, f"search must not be negative, not {self.search}")
+        steps = self.search_steps
+        require(steps is None or steps >= 0, f"search_steps must not be negative, not {steps}")
         require(self.trial_skip >= 0, f"trial_skip must not be negative, not {self.trial_skip}")
         require(self.trial_steps >= 1, f"trial_steps must be at least 1, not {self.trial_steps}")
 
@@ -52,6 +52,11 @@ class RandomSkills:
         self.space, self.rng = space, rng
         self.current = space.sample(num_envs, rng)
         self.age = np.zeros(num_envs, np.int64)
+
+    @property
+    def begins(self) -> Bools:
+        """Which copies' skills were just drawn."""
+        return np.asarray(self.age == 0)
 
     def advance(self, done: Bools) -> None:
         self.age += 1
@@ -86,20 +91,20 @@ class Trial:
 class SkillSearch:
     """Finetuning: propose candidates, score each for `trial_steps`, and keep the best (the first of equals)."""
 
-    def __init__(self, space: SkillSpace, config: SelectionConfig, budget: int, seed: int, num_envs: int = 1) -> None:
+    def __init__(self, space: SkillSpace, config: SearchConfig, budget: int, seed: int, num_envs: int = 1) -> None:
         self.space, self.budget = space, budget
-        self.method = resolve(config.method, space)
-        each = self.method == "each"
+        self.name = resolve(config.search, space)
+        each = self.name == "each"
         ticks = budget // (space.dim * num_envs) if each else -(-config.trial_steps // num_envs)
         self.trial_steps = max(ticks, 1) * num_envs  # copies step together: whole ticks keep candidates equal
         self.skip = min(config.trial_skip, self.trial_steps - num_envs)
-        self.count = 0 if self.method in ("fixed", "regress") else max(budget // self.trial_steps, 1)
+        self.count = 0 if self.name in ("fixed", "regress") else max(budget // self.trial_steps, 1)
         if each:
             self.count = min(self.count, space.dim)
-        self.default = default_skill(space, config.value)
+        self.default = default_skill(space, config.search_value)
         self.trials: list[Trial] = []
-        self.chosen: Array | None = self.default if self.method == "fixed" or budget == 0 else None
-        self._proposals = propose(self.method, space, self.count, np.random.default_rng(seed), self._scores)
+        self.chosen: Array | None = self.default if self.name == "fixed" or budget == 0 else None
+        self._proposals = propose(self.name, space, self.count, np.random.default_rng(seed), self._scores)
         self._begin()
 
     def _scores(self) -> list[float]:
@@ -129,7 +134,7 @@ class SkillSearch:
             trial.total += float(reward.sum(dtype=np.float64))
         if trial.steps < self.trial_steps:
             return
-        if self.method == "regress" or len(self.trials) < self.count:
+        if self.name == "regress" or len(self.trials) < self.count:
             self._begin()
         else:
             self.conclude()
@@ -152,9 +157,9 @@ class SkillSearch:
             for t, total in zip(self.trials, totals, strict=True)
         ]
         scores = self._scores()
-        best = int(np.argmax(scores)) if self.method != "regress" and np.isfinite(scores).any() else None
+        best = int(np.argmax(scores)) if self.name != "regress" and np.isfinite(scores).any() else None
         chosen = self.chosen.tolist() if self.chosen is not None else None
-        return {"method": self.method, "chosen": best, "skill": chosen, "trials": rows}
+        return {"search": self.name, "chosen": best, "skill": chosen, "trials": rows}
 
     def state(self) -> dict[str, Any]:
         return {
@@ -173,19 +178,19 @@ class SkillSearch:
             self.chosen = np.array(state["chosen"], np.float32)
 
 
-def resolve(method: Method, space: SkillSpace) -> Method:
+def resolve(search: Search, space: SkillSpace) -> Search:
     """What `auto` means for this space; refuses what does not fit it."""
-    natural: dict[str, Method] = {"none": "fixed", "box": "grid", "sphere": "random", "onehot": "each"}
+    natural: dict[str, Search] = {"none": "fixed", "box": "grid", "sphere": "random", "onehot": "each"}
     fitting = {
         "none": ("fixed",),
         "box": ("grid", "random", "cem", "cma", "fixed", "regress"),
         "sphere": ("random", "regress", "fixed"),
         "onehot": ("each", "random", "fixed"),
     }
-    chosen = natural[space.kind] if method == "auto" else method
+    chosen = natural[space.kind] if search == "auto" else search
     if chosen not in fitting[space.kind]:
         raise UserError(
-            f"skill selection `{chosen}` does not fit {space.kind} skills; choose {', '.join(fitting[space.kind])}"
+            f"the search `{chosen}` does not fit {space.kind} skills; choose {', '.join(fitting[space.kind])}"
         )
     if chosen == "cma" and space.dim < 2:
         raise UserError("CMA-ES needs skills of at least two dimensions; choose grid or random")
@@ -202,18 +207,18 @@ def default_skill(space: SkillSpace, value: float = 0.5) -> Array:
 
 
 def propose(
-    method: Method, space: SkillSpace, count: int, rng: np.random.Generator, scores: Callable[[], list[float]]
+    search: Search, space: SkillSpace, count: int, rng: np.random.Generator, scores: Callable[[], list[float]]
 ) -> Iterator[npt.NDArray[Any]]:
-    """The candidates of a method, one at a time; `scores` are those of all that came before."""
-    if method == "grid":
+    """The candidates of a search, one at a time; `scores` are those of all that came before."""
+    if search == "grid":
         yield from (np.full(space.dim, value) for value in np.linspace(0, 1, count))
-    elif method == "each":
+    elif search == "each":
         yield from np.eye(space.dim)[:count]
-    elif method == "cem":
+    elif search == "cem":
         yield from _cross_entropy(space, count, rng, scores)
-    elif method == "cma":
+    elif search == "cma":
         yield from _cma_es(space, rng, scores)
-    elif method in ("random", "regress"):
+    elif search in ("random", "regress"):
         while True:
             yield space.sample(1, rng)[0]
 

@@ -12,18 +12,20 @@ from typing import Any, Generic, Literal, TypeVar
 
 from cic.core.config import checked, from_dict, require
 from cic.core.errors import unknown
-from cic.learning.agent import AgentConfig
 from cic.learning.compilation import Mode
+from cic.learning.learners import get_learner
+from cic.learning.learners.base import Keep
 from cic.learning.objectives import get_objective
-from cic.training.selection import SelectionConfig
+from cic.training.selection import SearchConfig
 
 O = TypeVar("O")  # noqa: E741  an objective's Options
+L = TypeVar("L")  # a learner's Config
 C = TypeVar("C")
 Scale = Literal["smoke", "laptop", "paper"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoopConfig:
+class LoopConfig(Generic[L]):
     """What pre-training and finetuning share."""
 
     scale: Scale = "laptop"
@@ -52,18 +54,20 @@ class LoopConfig:
     """Compile the updates (20 s, needs g++): on, off, or auto, which is on from 10,000 updates."""
     wandb: bool = False
     """Also log to Weights & Biases (needs the extra `wandb`)."""
-    agent: AgentConfig = field(default_factory=AgentConfig)
-    """The learner."""
+    learner: str = "ddpg"
+    """The RL algorithm that maximises the reward: ddpg (as in URLB), td3 or sac."""
+    learning: L
+    """The learner's own settings."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "update_every", "num_envs", "replay", "log_every", "checkpoint_every", "threads"):
             require(getattr(self, name) >= 1, f"{name} must be at least 1, not {getattr(self, name)}")
-        require(self.seed >= 0, f"seed must not be negative, not {self.seed}")
+        require(0 <= self.seed < 2**31, f"seed must lie in [0, 2³¹), not {self.seed}")
         require(self.warmup >= 0, f"warmup must not be negative, not {self.warmup}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainConfig(LoopConfig, Generic[O]):
+class PretrainConfig(LoopConfig[L], Generic[O, L]):
     """Discover skills in a domain without its rewards."""
 
     domain: str
@@ -79,12 +83,12 @@ class PretrainConfig(LoopConfig, Generic[O]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuneSettings(LoopConfig):
+class FinetuneSettings(LoopConfig[L], Generic[L]):
     """Adapt a pre-trained agent to a task; with `--scratch`, learn the task from nothing with the same budget."""
 
     task: str
     """walker-run, quadruped-jump, jaco-reach_top_left, …: `cic envs` lists them."""
-    critic: Literal["trunk", "all", "none"] = "trunk"
+    critic: Keep = "trunk"
     """What is taken over of the pre-trained critic: its trunk as in the released code, all of it as in the paper."""
     skill: tuple[float, ...] | None = None
     """Use this skill and search for none; one number stands for all dimensions."""
@@ -92,7 +96,7 @@ class FinetuneSettings(LoopConfig):
     """Steps between evaluations."""
     eval_episodes: int = 10
     """Episodes of an evaluation, under the mean action."""
-    selection: SelectionConfig = field(default_factory=SelectionConfig)
+    selection: SearchConfig = field(default_factory=SearchConfig)
     """The search for a skill at the beginning."""
 
     def __post_init__(self) -> None:
@@ -101,7 +105,7 @@ class FinetuneSettings(LoopConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuneConfig(FinetuneSettings, Generic[O]):
+class FinetuneConfig(FinetuneSettings[L], Generic[O, L]):
     """The settings and where the agent comes from."""
 
     objective: str
@@ -113,14 +117,14 @@ class FinetuneConfig(FinetuneSettings, Generic[O]):
 
 
 _SMOKE: dict[str, Any] = {
-    "agent": AgentConfig(hidden=32, batch=32, lr=1e-3),
+    "learning": {"hidden": 32, "batch": 32, "lr": 1e-3},
     "warmup": 100,
     "replay": 10_000,
     "log_every": 100,
     "checkpoint_every": 200,
 }
-_LAPTOP: dict[str, Any] = {"agent": AgentConfig(hidden=128, batch=256, lr=1e-3)}
-_PAPER: dict[str, Any] = {"agent": AgentConfig(), "threads": 2}
+_LAPTOP: dict[str, Any] = {"learning": {"hidden": 128, "batch": 256, "lr": 1e-3}}
+_PAPER: dict[str, Any] = {"learning": {}, "threads": 2}
 
 SCALES: dict[str, dict[str, dict[str, Any]]] = {
     "smoke": {
@@ -130,7 +134,7 @@ SCALES: dict[str, dict[str, dict[str, Any]]] = {
             "steps": 300,
             "eval_every": 150,
             "eval_episodes": 2,
-            "selection": SelectionConfig(trial_steps=20),
+            "selection": SearchConfig(trial_steps=20),
         },
     },
     "laptop": {
@@ -144,13 +148,16 @@ SCALES: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-def _scale(scale: str, kind: str) -> dict[str, Any]:
+def _scale(scale: str, kind: str, learner: str) -> dict[str, Any]:
     if scale not in SCALES:
         raise unknown("scale", scale, SCALES)
-    return {"scale": scale, **SCALES[scale][kind]}
+    settings = {"scale": scale, "learner": learner, **SCALES[scale][kind]}
+    return settings | {"learning": get_learner(learner).Config(**settings["learning"])}
 
 
-def pretrain_defaults(domain: str, objective: str = "cic", scale: str = "laptop", preset: str | None = None) -> Any:
+def pretrain_defaults(
+    domain: str, objective: str = "cic", scale: str = "laptop", preset: str | None = None, learner: str = "ddpg"
+) -> Any:
     """A method's config at a scale, before the user's own settings."""
     cls = get_objective(objective)
     preset = preset or next(iter(cls.presets))
@@ -158,20 +165,20 @@ def pretrain_defaults(domain: str, objective: str = "cic", scale: str = "laptop"
         raise unknown(f"preset of {objective}", preset, cls.presets)
     options = cls.Options(**cls.scales.get(scale, {}) | cls.presets[preset])
     return PretrainConfig(
-        domain=domain, objective=objective, preset=preset, options=options, **_scale(scale, "pretrain")
+        domain=domain, objective=objective, preset=preset, options=options, **_scale(scale, "pretrain", learner)
     )
 
 
-def finetune_defaults(task: str, scale: str = "laptop") -> FinetuneSettings:
-    return FinetuneSettings(task=task, **_scale(scale, "finetune"))
+def finetune_defaults(task: str, scale: str = "laptop", learner: str = "ddpg") -> FinetuneSettings[Any]:
+    return FinetuneSettings(task=task, **_scale(scale, "finetune", learner))
 
 
 def override(config: C, changes: dict[str, Any]) -> C:
     """`override(config, {"steps": 10, "lr": 1e-3, "temperature": 0.1})`: a field of the config or of a part of it."""
     parts = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}  # type: ignore[arg-type]
     nested = {name: part for name, part in parts.items() if dataclasses.is_dataclass(part)}
-    known: dict[str, str | None] = dict.fromkeys(parts)
-    known |= {f.name: name for name, part in nested.items() for f in dataclasses.fields(part)}
+    known: dict[str, str | None] = {f.name: name for name, part in nested.items() for f in dataclasses.fields(part)}
+    known |= dict.fromkeys(parts)
     updates: dict[str, Any] = {}
     inner: dict[str, dict[str, Any]] = {}
     for name, value in changes.items():
@@ -188,11 +195,10 @@ def override(config: C, changes: dict[str, Any]) -> C:
     return dataclasses.replace(config, **updates)  # type: ignore[type-var]
 
 
-def config_from_dict(kind: str, data: dict[str, Any]) -> Any:
-    """A run's config.json back to its dataclass."""
-    base: type = PretrainConfig if kind == "pretrain" else FinetuneConfig
-    raw = dict(data)
-    options_cls = get_objective(str(raw.get("objective"))).Options
-    options: Any = from_dict(options_cls, raw.pop("options", {}), "config.options")
-    shell = dataclasses.make_dataclass("Shell", [("options", Any, None)], bases=(base,), frozen=True, kw_only=True)
-    return dataclasses.replace(from_dict(shell, raw), options=options)
+def config_from_dict(cls: type, data: dict[str, Any]) -> Any:
+    """A run's config.json back to its dataclass. Objective and learner say what their own settings are."""
+    parts = {
+        "options": get_objective(str(data.get("objective"))).Options,
+        "learning": get_learner(str(data.get("learner"))).Config,
+    }
+    return from_dict(cls, data, open_types=parts)

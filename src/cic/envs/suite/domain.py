@@ -11,7 +11,6 @@ import copy
 import functools
 import importlib.util
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,12 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from cic.core.errors import UserError
+from cic.core.types import Array
 from cic.envs.catalogue import DomainInfo
 
-Array = npt.NDArray[np.float32]
 Floats = npt.NDArray[np.float64]
 Views = tuple[Floats, ...]
-Squashed = tuple[tuple[Callable[[Floats, Floats], Any], Floats], ...]
 
 
 class Domain(ABC):
@@ -40,7 +38,9 @@ class Domain(ABC):
         self.model = copy.copy(self.compiled())
         self.stepped = without_islands(self.model)
         self.passive = passive(self.model)
-        self.scale = control_scale(self.model)
+        self._low, high = self.model.actuator_ctrlrange.T
+        self._half = (high - self._low) / 2
+        self._stretched = bool((self._low != -1.0).any() or (high != 1.0).any())
 
     @classmethod
     @functools.cache
@@ -57,17 +57,16 @@ class Domain(ABC):
     def observed(self, source: Any) -> Views:
         """Views whose entries, in order, are the observation of a copy."""
 
-    def squashed(self, obs: Floats) -> Squashed:
-        """Functions and parts of the observations (N, obs) to which they are applied, in place, at last."""
-        return ()
+    def squash(self, obs: Floats) -> None:  # noqa: B027 (most domains have nothing to squash)
+        """Apply dm_control's functions to parts of the observations (N, obs), in place."""
 
     @abstractmethod
     def measured(self, source: Any) -> Views:
         """Views whose entries, in order, are the arguments of `rewards`."""
 
     @abstractmethod
-    def rewards(self, *measured: Any) -> tuple[Any, ...]:
-        """The rewards of `info.tasks`, in order, from floats (one copy) or from arrays with an entry per copy."""
+    def rewards(self, *measured: Any) -> tuple[float, ...]:
+        """The rewards of `info.tasks`, in order, for one copy."""
 
     @abstractmethod
     def place(self, data: Any, random: np.random.RandomState) -> None:
@@ -80,6 +79,11 @@ class Domain(ABC):
         self.place(data, random)
         mujoco.mj_forward(self.passive, data)
 
+    def controls(self, actions: Array) -> Floats:
+        """Actions in [-1, 1] stretched to the actuators' ranges, by dm_control's formula rather than a shorter one."""
+        exact = actions.astype(np.float64)
+        return self._low + self._half * (exact + 1.0) if self._stretched else exact
+
     def id(self, kind: str, name: str) -> int:
         """The index of a named body, geom, …"""
         return int(mujoco.mj_name2id(self.model, getattr(mujoco.mjtObj, f"mjOBJ_{kind.upper()}"), name))
@@ -89,15 +93,6 @@ class Domain(ABC):
         begin, end = self.id("sensor", first), self.id("sensor", last or first)
         stop = int(self.model.sensor_adr[end] + self.model.sensor_dim[end])
         return source.sensordata[..., int(self.model.sensor_adr[begin]) : stop]  # type: ignore[no-any-return]
-
-
-def control_scale(model: Any) -> Floats | None:
-    """Low and half width, (2, action), of the actuators' ranges, if those are not [-1, 1] anyway.
-
-    An action in [-1, 1] becomes `low + half * (action + 1)`: dm_control's formula rather than one operation less.
-    """
-    low, high = model.actuator_ctrlrange.T
-    return None if (low == -1).all() and (high == 1).all() else np.stack([low, (high - low) / 2])
 
 
 def passive(model: Any) -> Any:

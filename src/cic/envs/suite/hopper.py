@@ -8,9 +8,9 @@ import mujoco
 import numpy as np
 
 from cic.envs.catalogue import DOMAINS
-from cic.envs.suite.domain import Domain, Floats, Squashed, Views, randomise_joints, suite_file
-from cic.envs.suite.shaping import Number, inside, ramp, small_control
-from cic.envs.vector import SuiteEnv
+from cic.envs.suite.domain import Domain, Floats, Views, randomise_joints, suite_file
+from cic.envs.suite.env import SuiteEnv
+from cic.envs.suite.shaping import inside, ramp, small_control
 
 STAND_HEIGHT, TOO_HIGH, HOP_SPEED = 0.6, 2.0, 2.0
 standing, hopping = inside(STAND_HEIGHT, TOO_HIGH), ramp(HOP_SPEED, HOP_SPEED / 2, 0.5)
@@ -27,19 +27,18 @@ class Hopper(Domain):
     def observed(self, source: Any) -> Views:
         return source.qpos[..., 1:], source.qvel, self.sensor(source, "touch_toe", "touch_heel")
 
-    def squashed(self, obs: Floats) -> Squashed:
-        return ((np.log1p, obs[:, 13:15]),)  # touch
+    def squash(self, obs: Floats) -> None:
+        touch = obs[:, 13:15]
+        np.log1p(touch, out=touch)
 
     def measured(self, source: Any) -> Views:
         torso, foot = self.id("body", "torso"), self.id("body", "foot")
         speed = self.sensor(source, "torso_subtreelinvel")[..., :1]
         return source.xipos[..., torso, 2:], source.xipos[..., foot, 2:], speed, source.ctrl
 
-    def rewards(
-        self, torso: Number, foot: Number, speed: Number, a: Number, b: Number, c: Number, d: Number
-    ) -> tuple[Number, ...]:
+    def rewards(self, torso: float, foot: float, speed: float, *controls: float) -> tuple[float, ...]:
         upright = standing(torso - foot)
-        return upright * small_control((a * a + b * b + c * c + d * d) / 4), upright * hopping(speed)
+        return upright * small_control(*controls), upright * hopping(speed)
 
     def place(self, data: Any, random: np.random.RandomState) -> None:
         randomise_joints(self.model, data, random)

@@ -14,10 +14,10 @@ import numpy as np
 
 from cic.envs.catalogue import CORNERS, DOMAINS
 from cic.envs.rendering import importing_dm_control
-from cic.envs.suite.domain import Domain, Floats, Squashed, Views
+from cic.envs.suite.domain import Domain, Floats, Views
+from cic.envs.suite.env import SuiteEnv
 from cic.envs.suite.jaco_start import Start
-from cic.envs.suite.shaping import Number, bell, length
-from cic.envs.vector import SuiteEnv
+from cic.envs.suite.shaping import bell, length
 
 RADIUS = 0.05
 near = bell(RADIUS, RADIUS)
@@ -56,24 +56,23 @@ class Jaco(Domain):
             *(self.sensor(source, f"duplo2x4/{name}") for name in brick),
         )
 
-    def squashed(self, obs: Floats) -> Squashed:
-        return (np.sin, obs[:, 0:12:2]), (np.cos, obs[:, 1:12:2]), (_symlog, obs[:, 12:18])
+    def squash(self, obs: Floats) -> None:
+        sine, cosine, torque = obs[:, 0:12:2], obs[:, 1:12:2], obs[:, 12:18]
+        np.sin(sine, out=sine)
+        np.cos(cosine, out=cosine)
+        torque[:] = np.sign(torque) * np.log1p(np.abs(torque))
 
     def measured(self, source: Any) -> Views:
         hand = source.site_xpos[..., self.id("site", "jaco_arm/jaco_hand/pinchsite"), :]
         return hand, source.xpos[..., self.id("body", "duplo2x4/"), :]
 
-    def rewards(self, x: Number, y: Number, z: Number, *brick: Number) -> tuple[Number, ...]:
+    def rewards(self, x: float, y: float, z: float, *brick: float) -> tuple[float, ...]:
         places: list[Any] = [*PLACES]
         places[self._brick] = brick
         return tuple([near(length(x - a, y - b, z - c)) for a, b, c in places])
 
     def place(self, data: Any, random: np.random.RandomState) -> None:
         self._start(data, random)
-
-
-def _symlog(x: Floats, out: Floats) -> None:
-    out[:] = np.sign(x) * np.log1p(np.abs(x))
 
 
 def create(name: str, task: str | None, num_envs: int, seed: int, threads: int | None) -> SuiteEnv:

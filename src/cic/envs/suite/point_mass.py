@@ -13,8 +13,8 @@ import numpy as np
 
 from cic.envs.catalogue import DOMAINS
 from cic.envs.suite.domain import Domain, Views, randomise_joints, suite_file
-from cic.envs.suite.shaping import Number, bell, length, small_control
-from cic.envs.vector import SuiteEnv
+from cic.envs.suite.env import SuiteEnv
+from cic.envs.suite.shaping import bell, length, small_control
 
 TARGET_SIZE = 0.015
 CORNER, CORNER_SIZE, CORNER_MARGIN = 0.25, 0.05, 0.25
@@ -36,8 +36,8 @@ class PointMass(Domain):
     def measured(self, source: Any) -> Views:
         return source.qpos, source.ctrl
 
-    def rewards(self, x: Number, y: Number, a: Number, b: Number) -> tuple[Number, ...]:
-        gentle = small_control((a * a + b * b) / 2)
+    def rewards(self, x: float, y: float, a: float, b: float) -> tuple[float, ...]:
+        gentle = small_control(a, b)
         rewards = [gentle * at_target(length(x, y))]
         for left, top in CORNERS:
             rewards.append(gentle * near_corner(length(x - left, y - top)))

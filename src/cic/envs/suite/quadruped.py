@@ -14,9 +14,9 @@ import mujoco
 import numpy as np
 
 from cic.envs.catalogue import DOMAINS
-from cic.envs.suite.domain import Domain, Floats, Squashed, Views, suite_file
-from cic.envs.suite.shaping import Number, ramp
-from cic.envs.vector import SuiteEnv
+from cic.envs.suite.domain import Domain, Floats, Views, suite_file
+from cic.envs.suite.env import SuiteEnv
+from cic.envs.suite.shaping import ramp
 
 WALK_SPEED, RUN_SPEED, JUMP_HEIGHT = 0.5, 5.0, 1.0
 standing = ramp(1.0, 2.0, 0.0)
@@ -50,15 +50,16 @@ class Quadruped(Domain):
         force_torque = self.sensor(source, "force_toe_front_left", "torque_toe_back_left")
         return *hinges, self.sensor(source, "velocimeter"), upright, imu, force_torque
 
-    def squashed(self, obs: Floats) -> Squashed:
-        return ((np.arcsinh, obs[:, 54:78]),)  # forces and torques at the toes
+    def squash(self, obs: Floats) -> None:
+        force_torque = obs[:, 54:78]
+        np.arcsinh(force_torque, out=force_torque)
 
     def measured(self, source: Any) -> Views:
         upright = source.xmat[..., self.id("body", "torso"), 8:]
         speed = self.sensor(source, "velocimeter")[..., :1]
         return upright, speed, self.sensor(source, "center_of_mass")[..., 2:]
 
-    def rewards(self, upright: Number, speed: Number, mass_height: Number) -> tuple[Number, ...]:
+    def rewards(self, upright: float, speed: float, mass_height: float) -> tuple[float, ...]:
         stand = standing(upright)
         return stand, stand * walking(speed), stand * running(speed), stand * jumping(mass_height)
 

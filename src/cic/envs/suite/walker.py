@@ -13,8 +13,8 @@ import numpy as np
 
 from cic.envs.catalogue import DOMAINS
 from cic.envs.suite.domain import Domain, Views, randomise_joints, suite_file
-from cic.envs.suite.shaping import Number, bell, ramp
-from cic.envs.vector import SuiteEnv
+from cic.envs.suite.env import SuiteEnv
+from cic.envs.suite.shaping import bell, ramp
 
 STAND_HEIGHT, WALK_SPEED, RUN_SPEED, SPIN = 1.2, 1.0, 8.0, 5.0
 high = bell(-STAND_HEIGHT, STAND_HEIGHT / 2)  # of the height with the sign turned, since a bell pays for small values
@@ -44,7 +44,7 @@ class Walker(Domain):
             source.subtree_angmom[..., torso, 1:2],
         )
 
-    def rewards(self, height: Number, upright: Number, speed: Number, spin: Number) -> tuple[Number, ...]:
+    def rewards(self, height: float, upright: float, speed: float, spin: float) -> tuple[float, ...]:
         stand = (3 * high(-height) + (1 + upright) / 2) / 4
         walk = stand * (5 * walking(speed) + 1) / 6
         run = stand * (5 * running(speed) + 1) / 6

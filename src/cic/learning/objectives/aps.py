@@ -59,14 +59,14 @@ class APS(Objective):
     title = "APS"
     options: APSOptions
 
-    def __init__(self, spaces: Spaces, hidden: int, options: APSOptions, generator: torch.Generator) -> None:
-        super().__init__(spaces, hidden, options, generator)
+    def __init__(self, spaces: Spaces, hidden: int, options: APSOptions) -> None:
+        super().__init__(spaces, hidden, options)
         self.features = mlp(spaces.obs, hidden, hidden, options.skill_dim)
         self.apply(orthogonal_init)
         self.distances = RunningStatistics()
 
     @property
-    def skill(self) -> SkillSpace:
+    def skills(self) -> SkillSpace:
         return SkillSpace("sphere", self.options.skill_dim, self.options.skill_every)
 
     def make_critic(self) -> Critic:
@@ -90,14 +90,12 @@ class APS(Objective):
         return {"reward/running_distance": self.distances.mean.squeeze()}
 
     @torch.no_grad()
-    def infer_skill(self, next_obs: Tensor, reward: Tensor) -> Tensor:
+    def infer_skill(self, next_obs: Tensor, reward: Tensor) -> Tensor | None:
         """(dim,): the skill whose product with the features is nearest to the rewards (N, 1).
 
         In double precision and by the pseudo-inverse, for features that do not span their space. Rewards that say
-        nothing (all zero, as before a sparse task is first solved) leave a random skill: a zero one would have no value
-        to learn.
+        nothing (all zero, as before a sparse task is first solved) give none: a zero skill has no value to learn.
         """
         features = F.normalize(self.features(next_obs), dim=1).double()
         solution = (torch.linalg.pinv(features) @ reward.double()).squeeze(1).to(next_obs.dtype)
-        random = torch.randn(solution.shape, generator=self.generator, device=solution.device, dtype=solution.dtype)
-        return F.normalize(torch.where(solution.norm() > 1e-6, solution, random), dim=0)
+        return F.normalize(solution, dim=0) if solution.norm() > 1e-6 else None

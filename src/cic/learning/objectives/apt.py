@@ -42,8 +42,8 @@ class APT(Objective):
     title = "APT"
     options: APTOptions
 
-    def __init__(self, spaces: Spaces, hidden: int, options: APTOptions, generator: torch.Generator) -> None:
-        super().__init__(spaces, hidden, options, generator)
+    def __init__(self, spaces: Spaces, hidden: int, options: APTOptions) -> None:
+        super().__init__(spaces, hidden, options)
         width = options.feature_dim
         self.trunk = trunk(spaces.obs, width)
         self.forward_model = mlp(width + spaces.action, hidden, width)

@@ -1,7 +1,7 @@
 """What every method must say: how it learns its representation, how it rewards, which skills it has.
 
 An objective is an `nn.Module`. Running statistics, queues and EMA copies are *buffers*, so a checkpoint that
-carries the module carries them. Randomness comes from `self.generator`, whose state the checkpoint carries too.
+carries the module carries them. What is random comes in: `prepare` draws it, from the agent's generator.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cic.core.errors import UserError, unknown
-from cic.core.types import Array, Batch, Metrics, Spaces
+from cic.core.types import Array, Batch, Metrics, Needs, Spaces
 from cic.learning.networks import Critic
 
 
@@ -41,6 +42,18 @@ class SkillSpace:
             return np.eye(self.dim, dtype=np.float32)[rng.integers(self.dim, size=count)]
         return np.zeros((count, 0), dtype=np.float32)
 
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """The same prior inside an update: (count, dim) from the agent's generator, on its device."""
+        device = generator.device
+        if self.kind == "box":
+            return torch.rand(count, self.dim, generator=generator, device=device)
+        if self.kind == "sphere":
+            return F.normalize(torch.randn(count, self.dim, generator=generator, device=device), dim=1)
+        if self.kind == "onehot":
+            corner = torch.randint(self.dim, (count,), generator=generator, device=device)
+            return F.one_hot(corner, self.dim).float()
+        return torch.zeros(count, 0, device=device)
+
 
 @dataclass(frozen=True)
 class NoOptions:
@@ -58,15 +71,14 @@ class Objective(nn.Module):
     scales: ClassVar[dict[str, dict[str, Any]]] = {}
     """Options whose default depends on the scale, usually through its batch size."""
 
-    def __init__(self, spaces: Spaces, hidden: int, options: Any, generator: torch.Generator) -> None:
+    def __init__(self, spaces: Spaces, hidden: int, options: Any) -> None:
         super().__init__()
         self.spaces = spaces
         self.hidden = hidden
         self.options = options
-        self.generator = generator
 
     @property
-    def skill(self) -> SkillSpace:
+    def skills(self) -> SkillSpace:
         return SkillSpace()
 
     def loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
@@ -74,10 +86,23 @@ class Objective(nn.Module):
         raise NotImplementedError
 
     def reward(self, batch: Batch) -> Tensor:
-        """(B, 1), without gradient, with the representation as it is after its step."""
+        """(B, 1), without gradient, with the representation as it is after its step.
+
+        A method with a critic of its own may pay in features (B, D): that critic knows what to do with them.
+        """
         raise NotImplementedError
 
     # ---- what most methods leave alone -------------------------------------------------------------------------
+
+    @property
+    def needs(self) -> Needs:
+        """What a batch must hold beyond plain n-step transitions."""
+        return Needs()
+
+    def prepare(self, batch: Batch, generator: torch.Generator) -> Batch:
+        """The batch as this update sees it, once, without gradient and before `loss`: noise and draws from the prior
+        (`self.skills.draw`) as extras, skills relabelled, targets that loss and reward share."""
+        return batch
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
         """Adam's groups; override to give a part its own rate."""
@@ -97,14 +122,15 @@ class Objective(nn.Module):
 
     @property
     def policy_input_dim(self) -> int:
-        return self.spaces.obs + self.skill.dim
+        return self.spaces.obs + self.skills.dim
 
     def make_critic(self) -> Critic:
-        """Override for a critic with another output, such as successor features."""
+        """Override for a critic with another output or its own rule (`Critic.td_loss`), such as successor features."""
         return Critic(self.policy_input_dim, self.spaces.action, self.hidden)
 
     def infer_skill(self, next_obs: Tensor, reward: Tensor) -> Tensor | None:
-        """A skill (dim,) regressed from a task's one-step rewards (N, 1), for methods that can; None for the others."""
+        """A skill (dim,) regressed from a task's one-step rewards (N, 1), for methods that can; None for the others,
+        and where the rewards say nothing."""
         return None
 
 

@@ -106,8 +106,8 @@ class CIC(Objective):
     }
     options: CICOptions
 
-    def __init__(self, spaces: Spaces, hidden: int, options: CICOptions, generator: torch.Generator) -> None:
-        super().__init__(spaces, hidden, options, generator)
+    def __init__(self, spaces: Spaces, hidden: int, options: CICOptions) -> None:
+        super().__init__(spaces, hidden, options)
         self.width = options.embedding or options.skill_dim
         self.state = mlp(spaces.obs, hidden, hidden, self.width)
         count = options.ensemble if options.reward == "uncertainty" else 1
@@ -118,7 +118,7 @@ class CIC(Objective):
         self.apply(orthogonal_init)
 
     @property
-    def skill(self) -> SkillSpace:
+    def skills(self) -> SkillSpace:
         return SkillSpace("box", self.options.skill_dim, self.options.skill_every)
 
     # ---- representation ----------------------------------------------------------------------------------------

@@ -42,13 +42,13 @@ class DIAYN(Objective):
     title = "DIAYN"
     options: DIAYNOptions
 
-    def __init__(self, spaces: Spaces, hidden: int, options: DIAYNOptions, generator: torch.Generator) -> None:
-        super().__init__(spaces, hidden, options, generator)
+    def __init__(self, spaces: Spaces, hidden: int, options: DIAYNOptions) -> None:
+        super().__init__(spaces, hidden, options)
         self.classifier = mlp(spaces.obs, hidden, hidden, options.skill_dim)
         self.apply(orthogonal_init)
 
     @property
-    def skill(self) -> SkillSpace:
+    def skills(self) -> SkillSpace:
         return SkillSpace("onehot", self.options.skill_dim, self.options.skill_every)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Metrics]:

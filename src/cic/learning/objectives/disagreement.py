@@ -38,8 +38,8 @@ class Disagreement(Objective):
     title = "Disagreement"
     options: DisagreementOptions
 
-    def __init__(self, spaces: Spaces, hidden: int, options: DisagreementOptions, generator: torch.Generator) -> None:
-        super().__init__(spaces, hidden, options, generator)
+    def __init__(self, spaces: Spaces, hidden: int, options: DisagreementOptions) -> None:
+        super().__init__(spaces, hidden, options)
         members, inputs = options.ensemble, spaces.obs + spaces.action
         self.weight_in, self.bias_in = _layers(members, inputs, hidden)
         self.weight_out, self.bias_out = _layers(members, hidden, spaces.obs)

@@ -26,8 +26,8 @@ class ICM(Objective):
 
     title = "ICM"
 
-    def __init__(self, spaces: Spaces, hidden: int, options: Any, generator: torch.Generator) -> None:
-        super().__init__(spaces, hidden, options, generator)
+    def __init__(self, spaces: Spaces, hidden: int, options: Any) -> None:
+        super().__init__(spaces, hidden, options)
         self.forward_model = mlp(spaces.obs + spaces.action, hidden, spaces.obs)
         self.inverse_model = mlp(2 * spaces.obs, hidden, spaces.action)
         self.apply(orthogonal_init)

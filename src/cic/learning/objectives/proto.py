@@ -82,8 +82,8 @@ class Proto(Objective):
     queue: Tensor
     cursor: Tensor
 
-    def __init__(self, spaces: Spaces, hidden: int, options: ProtoOptions, generator: torch.Generator) -> None:
-        super().__init__(spaces, hidden, options, generator)
+    def __init__(self, spaces: Spaces, hidden: int, options: ProtoOptions) -> None:
+        super().__init__(spaces, hidden, options)
         width = options.prediction_dim
         self.predictor = nn.Linear(spaces.obs, width)
         self.projector = mlp(width, options.projection_dim, width)
@@ -92,6 +92,10 @@ class Proto(Objective):
         self.prototypes = nn.Parameter(F.normalize(nn.init.orthogonal_(torch.empty(options.prototypes, width)), dim=1))
         self.register_buffer("queue", torch.zeros(options.queue_size, width))
         self.register_buffer("cursor", torch.zeros(1, dtype=torch.int64))
+
+    def prepare(self, batch: Batch, generator: torch.Generator) -> Batch:
+        levels = torch.rand(self.options.prototypes, 1, generator=generator, device=batch.obs.device)
+        return batch.with_extras(levels=levels)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         temperature, prototypes = self.options.temperature, self.prototypes.T
@@ -111,16 +115,15 @@ class Proto(Objective):
     @torch.no_grad()
     def reward(self, batch: Batch) -> Tensor:
         embedding = F.normalize(self.predictor(batch.next_obs), dim=1)
-        self._enqueue(embedding)
+        self._enqueue(embedding, batch.extras["levels"])
         return knn_distances(embedding, self.queue, self.options.knn).amax(dim=1, keepdim=True)
 
-    def _enqueue(self, embedding: Tensor) -> None:
-        """Each prototype puts one embedding of the batch in the queue, in place of the oldest."""
+    def _enqueue(self, embedding: Tensor, levels: Tensor) -> None:
+        """Each prototype puts one embedding of the batch in the queue, in place of the oldest; `levels` are uniform."""
         # Softmax over the batch, drawn from by inverting its distribution function: a level between 0 and the sum needs
         # no normalisation, and torch.multinomial would draw a number per (prototype, state).
         cumulative = (self.prototypes @ embedding.T).exp_().cumsum(dim=1)  # (K, B); scores are cosines, exp is safe
-        level = torch.rand(len(cumulative), 1, generator=self.generator, device=cumulative.device)
-        drawn = torch.searchsorted(cumulative, level * cumulative[:, -1:]).squeeze(1)  # (K,)
+        drawn = torch.searchsorted(cumulative, levels * cumulative[:, -1:]).squeeze(1)  # (K,)
         slots = self.cursor + torch.arange(len(drawn), device=drawn.device)
         self.queue.index_copy_(0, slots % len(self.queue), embedding[drawn])
         self.cursor.copy_((self.cursor + len(drawn)) % len(self.queue))

@@ -44,38 +44,31 @@ class RND(Objective):
     title = "RND"
     options: RNDOptions
 
-    def __init__(self, spaces: Spaces, hidden: int, options: RNDOptions, generator: torch.Generator) -> None:
-        super().__init__(spaces, hidden, options, generator)
+    def __init__(self, spaces: Spaces, hidden: int, options: RNDOptions) -> None:
+        super().__init__(spaces, hidden, options)
         self.predictor = mlp(spaces.obs, hidden, hidden, options.feature_dim)
         self.target = mlp(spaces.obs, hidden, hidden, options.feature_dim)
         self.apply(orthogonal_init)
         self.target.requires_grad_(False)
         self.errors = RunningStatistics()
-        self._known: tuple[Tensor, int, Tensor, Tensor] | None = None
+
+    @torch.no_grad()
+    def prepare(self, batch: Batch, generator: torch.Generator) -> Batch:
+        """The normalised observation and the random network's features of it, which loss and reward share."""
+        clip = self.options.obs_clip
+        obs = F.batch_norm(batch.obs, None, None, training=True).clamp(-clip, clip)
+        return batch.with_extras(normal_obs=obs, target=self.target(obs))
 
     def loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
-        obs, target = self._embed(batch.obs)
-        # The target never changes, so the reward of the same batch need not embed it again.
-        self._known = batch.obs, batch.obs._version, obs, target
-        error = F.mse_loss(self.predictor(obs), target)
+        error = F.mse_loss(self.predictor(batch.extras["normal_obs"]), batch.extras["target"])
         return error, {"representation/loss": error.detach()}
 
     @torch.no_grad()
     def reward(self, batch: Batch) -> Tensor:
-        known, self._known = self._known, None
-        if known is not None and known[0] is batch.obs and known[1] == batch.obs._version:
-            obs, target = known[2:]
-        else:
-            obs, target = self._embed(batch.obs)
-        error: Tensor = (self.predictor(obs) - target).square_().mean(dim=1, keepdim=True)
+        predicted: Tensor = self.predictor(batch.extras["normal_obs"])
+        error = (predicted - batch.extras["target"]).square().mean(dim=1, keepdim=True)
         self.errors.update(error)
         return error / (self.errors.std + 1e-8)
 
     def diagnose(self, batch: Batch) -> Metrics:
         return {"reward/running_std": self.errors.std.squeeze()}
-
-    @torch.no_grad()
-    def _embed(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """The normalised observation (B, obs) and the target's features of it (B, features)."""
-        obs = F.batch_norm(obs, None, None, training=True).clamp_(-self.options.obs_clip, self.options.obs_clip)
-        return obs, self.target(obs)

@@ -38,11 +38,10 @@ class VAE(nn.Module):
         self.log_var = nn.Linear(width, code)
         self.decoder = mlp(code, width, width, dim)
 
-    def forward(self, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """The reconstruction of `x` from one sampled code, and that code's mean and log variance."""
+    def forward(self, x: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The reconstruction of `x` from the code that `noise` picks, and the codes' mean and log variance."""
         hidden = self.encoder(x)
         mean, log_var = self.mean(hidden), self.log_var(hidden)
-        noise = torch.randn(mean.shape, generator=generator, device=mean.device, dtype=mean.dtype)
         return self.decoder(torch.addcmul(mean, noise, (0.5 * log_var).exp())), mean, log_var
 
 
@@ -79,14 +78,14 @@ class SMM(Objective):
     presets: ClassVar[dict[str, dict[str, Any]]] = {"released": {}, "paper": {"skill_term": "paper"}}
     options: SMMOptions
 
-    def __init__(self, spaces: Spaces, hidden: int, options: SMMOptions, generator: torch.Generator) -> None:
-        super().__init__(spaces, hidden, options, generator)
+    def __init__(self, spaces: Spaces, hidden: int, options: SMMOptions) -> None:
+        super().__init__(spaces, hidden, options)
         self.vae = VAE(spaces.obs + options.skill_dim, options.vae_hidden, options.vae_code)
         self.classifier = mlp(spaces.obs, hidden, hidden, options.skill_dim)
         self.apply(orthogonal_init)
 
     @property
-    def skill(self) -> SkillSpace:
+    def skills(self) -> SkillSpace:
         return SkillSpace("onehot", self.options.skill_dim)
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
@@ -95,9 +94,14 @@ class SMM(Objective):
             {"params": list(self.classifier.parameters()), "lr": self.options.classifier_lr},
         ]
 
+    def prepare(self, batch: Batch, generator: torch.Generator) -> Batch:
+        shape, device = (len(batch.obs), self.options.vae_code), batch.obs.device
+        in_loss, in_reward = (torch.randn(shape, generator=generator, device=device) for _ in range(2))
+        return batch.with_extras(loss_noise=in_loss, reward_noise=in_reward)
+
     def loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         joint = torch.cat([batch.obs, batch.skill], dim=1)
-        rebuilt, mean, log_var = self.vae(joint, self.generator)
+        rebuilt, mean, log_var = self.vae(joint, batch.extras["loss_noise"])
         squared_error = F.mse_loss(rebuilt, joint)
         divergence = 0.5 * (mean.square() + log_var.exp() - log_var - 1).sum(dim=1).mean()
         cross_entropy = self._cross_entropy(batch).mean()
@@ -112,7 +116,7 @@ class SMM(Objective):
     @torch.no_grad()
     def reward(self, batch: Batch) -> Tensor:
         joint = torch.cat([batch.obs, batch.skill], dim=1)
-        novelty = (self.vae(joint, self.generator)[0] - joint).square_().sum(dim=1)
+        novelty = (self.vae(joint, batch.extras["reward_noise"])[0] - joint).square_().sum(dim=1)
         sign = 1 if self.options.skill_term == "urlb" else -1
         reward: Tensor = novelty + math.log(self.options.skill_dim) + sign * self._cross_entropy(batch)
         return reward.unsqueeze(1)

@@ -1,21 +1,23 @@
-"""The library's verbs, from a pre-training to an agent that acts, for every method."""
+"""The library's verbs, from a pre-training to an agent that acts."""
 
 from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from fakes import WatchedEnv, finetune_config, make_loop, stop
 from safetensors.torch import load_file
 
 import cic
-from cic import api as workflow
-from cic.core.errors import UserError
-from cic.learning.objectives import objectives
+from cic import api, envs
+from cic.core.errors import Interrupted, UserError
+from cic.learning.objectives import base
 from cic.runs.folder import Run
 from cic.training.settings import pretrain_defaults
 
@@ -26,7 +28,7 @@ TASKS = {"reach_top_left", "reach_top_right", "reach_bottom_left", "reach_bottom
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("workflow")
+    return tmp_path_factory.mktemp("api")
 
 
 @pytest.fixture(scope="module")
@@ -43,26 +45,27 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(folder / "agent.safetensors")
 
 
-# ---- every method ----------------------------------------------------------------------------------------------
+# ---- every kind of skill ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", sorted(name for name, _ in objectives()))
-def test_every_method_goes_from_pretraining_to_a_result(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["cic", "diayn", "aps", "rnd"])
+def test_every_kind_of_skill_goes_from_pretraining_to_an_agent_that_acts(name: str, tmp_path: Path) -> None:
     before = cic.pretrain("gridworld", name, out=tmp_path / "before", steps=60, checkpoint_every=60, **SMALL)
     assert before.result["objective"] == name
     after = cic.finetune(before.path, TASK, out=tmp_path / "after", steps=60, eval_every=60, trial_steps=10, **SMALL)
     agent = cic.load(after.path)
-    dim = agent.objective.skill.dim
+    dim = agent.objective.skills.dim
     assert len(after.result["skill"]) == dim
-    action = agent.act(np.zeros(2, np.float32), np.array(after.result["skill"], np.float32))
-    assert action.shape == (2,)
+    obs, chosen = np.zeros(2, np.float32), np.array(after.result["skill"], np.float32)
+    assert agent.act(obs).shape == (2,)
+    assert (agent.act(obs) == agent.act(obs, chosen)).all(), "it acts by the skill that it chose"
     found = cic.evaluate(after.path, episodes=2)
     assert found.skill == after.result["skill"]
-    kind = agent.objective.skill.kind
+    kind = agent.objective.skills.kind
     if kind != "none":
         table = json.loads((tmp_path / "after" / "trials.json").read_text())
         expected = {"box": "grid", "onehot": "each", "sphere": "regress"}[kind]
-        assert table["method"] == expected
+        assert table["search"] == expected
         assert table["skill"] == after.result["skill"]
     if kind == "onehot":
         assert sorted(after.result["skill"]) == [0] * (dim - 1) + [1]
@@ -80,10 +83,10 @@ def test_a_pretraining_says_where_it_is_and_what_came_of_it(skills: Path) -> Non
 
 def test_a_ready_made_config_can_be_given(tmp_path: Path) -> None:
     config = pretrain_defaults("gridworld", "rnd", "smoke")
-    config = workflow.override(config, {"steps": 20, "hidden": 8})
+    config = api.override(config, {"steps": 20, "hidden": 8})
     done = cic.pretrain(config, out=tmp_path / "run", quiet=True)
     assert Run(done.path).config["objective"] == "rnd"
-    assert Run(done.path).config["agent"]["hidden"] == 8
+    assert Run(done.path).config["learning"]["hidden"] == 8
 
 
 def test_a_loaded_agent_is_the_saved_one(skills: Path) -> None:
@@ -104,6 +107,7 @@ def test_settings_that_do_not_exist_or_fit_make_no_folder(tmp_path: Path) -> Non
         ({"temperature": None}, "temperature must be float, not None"),
         ({"milestones": 7}, "milestones must be a list"),
         ({"replay": 2}, "too small"),
+        ({"learner": "ddgp"}, 'unknown learner "ddgp"; did you mean "ddpg"'),
     ]:
         with pytest.raises(UserError, match=word):
             cic.pretrain("gridworld", out=tmp_path / "run", scale="smoke", quiet=True, **settings)
@@ -117,25 +121,42 @@ def test_a_mistake_leaves_the_users_own_folder_as_it_was(tmp_path: Path) -> None
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
+@pytest.mark.parametrize(
+    ("settings", "word"),
+    [
+        ({"search": "each"}, "does not fit box skills"),
+        ({"replay": 2}, "too small"),
+        ({"skill": (1.0, 2.0)}, "2 numbers"),
+    ],
+)
+def test_a_mistake_in_a_finetuning_leaves_no_folder_either(
+    skills: Path, tmp_path: Path, settings: dict[str, Any], word: str
+) -> None:
+    with pytest.raises(UserError, match=word):
+        cic.finetune(skills, TASK, out=tmp_path / "run", **SMALL, **settings)
+    assert not (tmp_path / "run").exists()
+
+
 # ---- finetuning ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("critic", ["trunk", "all", "none"])
 def test_finetuning_starts_from_the_pretrained_weights(tmp_path: Path, skills: Path, critic: str) -> None:
-    path = cic.finetune(skills, TASK, out=tmp_path / "run", steps=45, critic=critic, seed=9, **SMALL).path
-    agent = workflow.build(Run(path)).agent.state_dict()
+    """A run as long as its warm-up learns nothing: it ends with what it began with."""
+    path = cic.finetune(skills, TASK, out=tmp_path / "run", steps=40, critic=critic, seed=9, **SMALL).path
     source = weights(skills / "checkpoints/000000100")
+    agent = cic.load(path).state_dict()
     assert {name: value.tolist() for name, value in weights(path / "inherited").items()} == {
         name: value.tolist() for name, value in source.items()
     }
     for name, value in agent.items():
         taken = torch.equal(value, source[name])
-        if name.startswith(("actor.", "objective.")):
+        if name.startswith(("learner.actor.", "objective.")):
             assert taken, name
-        elif name.startswith("critic.") and "weight" in name and value.ndim > 1:
+        elif name.startswith("learner.critic.") and "weight" in name and value.ndim > 1:
             assert taken == (critic == "all" or (critic == "trunk" and ".trunk." in name)), name
-        if name.startswith("target."):
-            assert torch.equal(value, agent[name.replace("target.", "critic.", 1)]), "the target is in step"
+        if name.startswith("learner.target."):
+            assert torch.equal(value, agent[name.replace(".target.", ".critic.", 1)]), "the target is in step"
 
 
 def test_a_finetuning_remembers_where_it_came_from(tuned: Path, skills: Path) -> None:
@@ -164,6 +185,19 @@ def test_from_scratch_there_is_nothing_inherited_and_no_search(tmp_path: Path) -
     assert (config["objective"], config["pretrained"], config["pretrain_steps"]) == ("ddpg", None, 0)
     assert not (done.path / "inherited").exists()
     assert not (done.path / "trials.json").exists()
+
+
+@pytest.mark.parametrize("learner", ["td3", "sac"])
+def test_a_finetuning_keeps_the_learner_of_its_pretraining(learner: str, tmp_path: Path) -> None:
+    settings = {"steps": 50, "skill_dim": 4, "tau": 0.05}
+    before = cic.pretrain("gridworld", out=tmp_path / "before", learner=learner, **settings, **SMALL).path
+    tiny = {"warmup": 40, "steps": 50, "eval_every": 50, "eval_episodes": 1, "trial_steps": 20, "quiet": True}
+    after = cic.finetune(before, TASK, out=tmp_path / "after", **tiny).path
+    assert Run(after).config["learner"] == learner
+    assert Run(after).config["learning"] == Run(before).config["learning"]
+    assert Run(after).config["learning"]["tau"] == 0.05, "its settings too"
+    with pytest.raises(UserError, match=f"was pre-trained with {learner}: drop --learner, or pre-train with ddpg"):
+        cic.finetune(before, TASK, learner="ddpg", out=tmp_path / "other", **SMALL)
 
 
 def test_a_milestone_can_be_finetuned(tmp_path: Path, skills: Path) -> None:
@@ -199,13 +233,47 @@ def test_one_number_stands_for_every_dimension(skills: Path, tuned: Path) -> Non
         assert one.skill == [0.5] * 4
 
 
-def test_the_skill_of_an_unfinished_finetuning_is_its_searchs(tuned: Path, tmp_path: Path) -> None:
-    path = Path(shutil.copytree(tuned, tmp_path / "run"))
-    (path / "result.json").unlink()
-    chosen = json.loads((path / "trials.json").read_text())["skill"]
-    assert cic.evaluate(path, episodes=1).skill == chosen
-    (path / "trials.json").unlink()
-    assert cic.evaluate(path, episodes=1).skill == [0.5] * 4, "before the search ended: the default"
+def stopped(path: Path, tick: int) -> Path:
+    """A finetuning that the user stopped; its search takes 40 steps."""
+    config = finetune_config(steps=80)
+    env = WatchedEnv(envs.make(TASK), events={tick: stop()})
+    with pytest.raises(Interrupted):
+        make_loop(path, "finetune", config, env).train()
+    return path
+
+
+def test_the_skill_of_an_unfinished_finetuning_is_its_searchs(tmp_path: Path) -> None:
+    searching, learning = stopped(tmp_path / "searching", 20), stopped(tmp_path / "learning", 60)
+    assert cic.load(searching).skill is None
+    assert cic.evaluate(searching, episodes=1).skill is None, "before the search ended: a random one"
+    chosen = json.loads((learning / "trials.json").read_text())["skill"]
+    assert cic.load(learning).skill.tolist() == chosen
+    assert cic.evaluate(learning, episodes=1).skill == chosen
+
+
+def test_a_given_skill_is_that_of_the_run_from_the_start(tmp_path: Path) -> None:
+    config = finetune_config(steps=80, skill=(0.25,) * 4)
+    env = WatchedEnv(envs.make(TASK), events={20: stop()})
+    with pytest.raises(Interrupted):
+        make_loop(tmp_path / "run", "finetune", config, env).train()
+    assert cic.evaluate(tmp_path / "run", episodes=1).skill == [0.25] * 4
+
+
+# ---- own methods -----------------------------------------------------------------------------------------------
+
+
+def test_the_method_of_the_documentation_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "own-method.md").read_text()
+    (tmp_path / "surprise.py").write_text(page.split("```python\n")[1].split("```")[0])
+    monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))  # the others do not hear of it
+    monkeypatch.syspath_prepend(tmp_path)
+    import surprise  # noqa: F401
+
+    done = cic.pretrain("gridworld", "surprise", out=tmp_path / "run", steps=60, width=8, learner="sac", **SMALL)
+    last = json.loads((done.path / "metrics.jsonl").read_text().splitlines()[-1])
+    assert last["surprise/error"] > 0
+    assert Run(done.path).config["options"] == {"width": 8}
+    monkeypatch.delitem(sys.modules, "surprise")
 
 
 # ---- the package -----------------------------------------------------------------------------------------------

@@ -1,0 +1,44 @@
+"""The paper's own tables (Laskin et al. 2022), as the package carries them. Light: read without numpy.
+
+`TITLES` is how tables and figures write the built-in methods; a test compares it with `Objective.title`, whose module
+needs torch and so is too slow for a report to ask.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.resources import files
+
+TITLES = {
+    "ddpg": "DDPG",
+    "cic": "CIC",
+    "icm": "ICM",
+    "disagreement": "Disagreement",
+    "rnd": "RND",
+    "apt": "APT",
+    "proto": "ProtoRL",
+    "smm": "SMM",
+    "diayn": "DIAYN",
+    "aps": "APS",
+    "fixed": "Fixed",
+}
+"""Name → title, in the order of the paper's table of raw scores, which is the order everywhere; `fixed` is ours."""
+
+
+def table(name: str) -> list[dict[str, str]]:
+    """One of `cic/data/*.csv`, a dict per row."""
+    text = files("cic").joinpath("data", f"{name}.csv").read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
+def method_called(title: str) -> str:
+    """The name of the method that the paper calls `title`."""
+    return next(name for name, known in TITLES.items() if known == title)
+
+
+@lru_cache(maxsize=1)
+def experts() -> Mapping[str, float]:
+    """Task ("walker-run") → return of the expert (DDPG after 2M steps of the task's own reward): what counts as 1."""
+    return {f"{row['domain']}-{row['task']}": float(row["expert"]) for row in table("scores")}

@@ -1,0 +1,97 @@
+"""A domain of the suite as a vector environment."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cic.core.errors import UserError
+from cic.core.types import Array
+from cic.envs import random_state
+from cic.envs.base import State, StepArrays, VectorEnv
+from cic.envs.suite.domain import Domain
+from cic.envs.suite.engine import Engine
+
+
+class SuiteEnv(VectorEnv):
+    """N copies of one domain, on all cores."""
+
+    def __init__(self, domain: Domain, name: str, num_envs: int, seed: int, threads: int | None) -> None:
+        info = domain.info
+        super().__init__(name, info.obs, info.action, num_envs)
+        self.domain, self.task, self.tasks = info.name, domain.task, info.tasks
+        self.episode_length, self.coverage = info.episode_length, info.coverage
+        self._suite, self._length = domain, info.episode_length
+        self._random = [np.random.RandomState(s) for s in self._seeds(seed)]
+        self._engine = Engine(domain, self.num_envs, _thread_count(threads))
+        self._renderer: Any = None
+
+    def step(self, actions: Array) -> StepArrays:
+        actions = self._check_actions(actions)
+        self._engine.step(actions.clip(-1.0, 1.0))
+        self._steps += 1
+        truncated = self._steps >= self._length
+        self._over = truncated.copy()
+        rewards = self._rewards()
+        reward = rewards[self.task].copy() if self.task else np.zeros(self.num_envs, np.float32)
+        terminated = np.zeros(self.num_envs, np.bool_)
+        return StepArrays(self._observe(), reward, terminated, truncated, {"rewards": rewards})
+
+    def _rewards(self) -> dict[str, Array]:
+        by_copy = [self._suite.rewards(*measured) for measured in self._engine.measured.tolist()]
+        return dict(zip(self.tasks, np.array(by_copy, np.float32).T.copy(), strict=True))
+
+    def _observe(self) -> Array:
+        return self._engine.obs.astype(np.float32)
+
+    def _reseed(self, index: int, seed: int) -> None:
+        self._random[index] = np.random.RandomState(seed)
+
+    def _begin(self, index: int) -> None:
+        self._engine.begin(index, self._random[index])
+
+    def state(self) -> State:
+        return {
+            **self._engine.state(),
+            "steps": self._steps.copy(),
+            "over": self._over.astype(np.int64),
+            "random": np.stack([random_state.pack(r) for r in self._random]),
+        }
+
+    def restore(self, state: State) -> None:
+        self._check_open()
+        self._check_state(state, self.state())
+        self._engine.restore(state)
+        for random, packed in zip(self._random, state["random"], strict=True):
+            random_state.unpack(random, packed)
+        self._steps[:] = state["steps"]
+        self._over[:] = state["over"].astype(np.bool_)
+
+    def render(self, index: int = 0, width: int = 320, height: int = 240) -> npt.NDArray[np.uint8]:  # type: ignore[override]
+        from cic.envs.rendering import Renderer
+
+        self._check_open()
+        if self._renderer is None or self._renderer.size != (width, height):
+            self._close_renderer()
+            self._renderer = Renderer(self._suite.model, width, height)
+        return self._renderer.picture(self._engine.data(index))  # type: ignore[no-any-return]
+
+    def _close_renderer(self) -> None:
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None
+
+    def close_extras(self, **kwargs: Any) -> None:
+        self._close_renderer()
+        del self._engine  # and with it the threads
+
+
+def _thread_count(threads: int | None) -> int:
+    if threads is None:  # all cores that this process may use
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not isinstance(threads, int) or threads < 1:
+        raise UserError(f"threads must be a whole number of at least 1, got {threads!r}")
+    return threads

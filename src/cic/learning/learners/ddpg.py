@@ -1,0 +1,85 @@
+"""DDPG (Lillicrap et al. 2016) with URLB's settings: twin critics, n-step returns, fixed exploration noise.
+
+target  y = r + γ min_k Q'_k(s', a'),  a' = μ(s') + clipped noise, μ the *current* actor
+critic  Σ_k mean (Q_k(s, a) − y)²
+actor   −mean min_k Q_k(s, μ(s) + clipped noise), by the critic after its step
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from cic.core.config import require
+from cic.core.types import Batch, Metrics
+from cic.learning.descent import Loss
+from cic.learning.learners.base import (
+    EDGE,
+    Descend,
+    Learner,
+    LearnerConfig,
+    normal_like,
+    register_learner,
+    straight_through_clamp,
+)
+from cic.learning.networks import Actor, Critic
+
+
+@dataclass(frozen=True)
+class DDPGConfig(LearnerConfig):
+    noise: float = 0.2
+    """Standard deviation of the exploration noise."""
+    noise_clip: float = 0.3
+    """Bound of that noise inside updates."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.noise >= 0 and self.noise_clip >= 0, "noise and noise_clip must not be negative")
+
+
+@register_learner("ddpg")
+class DDPG(Learner):
+    """Deep deterministic policy gradient (Lillicrap et al. 2016), as in URLB."""
+
+    Config = DDPGConfig
+    config: DDPGConfig
+
+    @classmethod
+    def build(cls, config: DDPGConfig, input_dim: int, action_dim: int, make_critic: Callable[[], Critic]) -> DDPG:
+        return cls(config, Actor(input_dim, action_dim, config.hidden), make_critic())
+
+    def act(self, x: Tensor, explore: bool, generator: torch.Generator) -> Tensor:
+        action: Tensor = self.actor(x).tanh()
+        if explore and self.config.noise:
+            action = action + self.config.noise * normal_like(action, generator)
+        return action.clamp(-EDGE, EDGE)
+
+    def losses(self) -> dict[str, tuple[Loss, list[nn.Parameter]]]:
+        return {
+            "critic": (self.critic_loss, list(self.critic.parameters())),
+            "actor": (self.actor_loss, list(self.actor.parameters())),
+        }
+
+    def update(self, batch: Batch, descend: Descend, generator: torch.Generator, *, actor: bool = True) -> Metrics:
+        metrics = descend("critic", batch, self._noise(batch.action, generator))
+        if actor:
+            metrics |= descend("actor", batch, self._noise(batch.action, generator))
+        self.follow(self.target, self.critic)
+        return metrics
+
+    def critic_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Metrics]:
+        with torch.no_grad():
+            next_action = straight_through_clamp(self.actor(batch.next_obs).tanh() + noise)
+        return self.critic.td_loss(self.target, batch, next_action, 0.0)
+
+    def actor_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Metrics]:
+        action = straight_through_clamp(self.actor(batch.obs).tanh() + noise)
+        loss = -self.critic(batch.obs, action, batch.skill).amin(dim=0).mean()
+        return loss, {"actor/loss": loss.detach()}
+
+    def _noise(self, action: Tensor, generator: torch.Generator) -> Tensor:
+        clip = self.config.noise_clip
+        return (self.config.noise * normal_like(action, generator)).clamp(-clip, clip)

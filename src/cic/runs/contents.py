@@ -1,0 +1,139 @@
+"""What a run has left besides its config: metrics, skill selection, pictures. As tolerant as `records`."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from cic.core.files import open_regular
+from cic.runs.records import RunRecord
+from cic.runs.values import integer, number, read_object
+
+FloatArray = npt.NDArray[np.float64]
+PICTURES = {".png": "image/png", ".webp": "image/webp", ".gif": "image/gif", ".mp4": "video/mp4"}
+"""What a report shows of a run's `pictures/`, stills before films."""
+_METRICS_BYTES = 1_000_000_000
+_LINE_LETTERS = 1_000_000  # a file without line ends must not fill the memory
+
+
+class Series(NamedTuple):
+    """One metric: its value at each logged step, in order of steps."""
+
+    steps: FloatArray
+    values: FloatArray
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """One candidate of the skill selection and the return that it got."""
+
+    skill: tuple[float, ...]
+    score: float
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The skills that finetuning tried, and which of them it took."""
+
+    chosen: int | None
+    trials: tuple[TrialRecord, ...]
+
+
+def metrics(
+    run: RunRecord, wanted: Sequence[str] = ("",), file: str = "metrics.jsonl"
+) -> tuple[dict[str, Series], str]:
+    """The metrics whose key starts as one of `wanted`, and what was wrong with the file ("" if nothing).
+
+    A cut-off last line is normal: the run is being written. A step that was logged twice (a resumed run) counts once,
+    with its later value.
+    """
+    columns: dict[str, tuple[list[float], list[float]]] = {}
+    rows = bad = 0
+    prefixes, skipped = tuple(wanted), set[str]()
+    try:
+        with io.TextIOWrapper(open_regular(run.path / file, _METRICS_BYTES), "utf-8", "replace") as lines:
+            for line in iter(lambda: lines.readline(_LINE_LETTERS), ""):
+                row = _row(line)
+                if row is None:
+                    bad += line.endswith("\n")
+                    continue
+                rows += 1
+                _add(row, columns, prefixes, skipped)
+    except FileNotFoundError:
+        return {}, f"{run.name}: {file} is missing; the run has no curves" if _has_logged(run) else ""
+    except OSError as error:
+        return {}, f"{run.name}: {file} cannot be read ({error.strerror})"
+    series = {key: _series(*column) for key, column in columns.items()}
+    if bad:
+        return series, f"{run.name}: {bad} broken line(s) in {file} are left out"
+    return series, f"{run.name}: {file} is empty; the run has no curves" if not rows and _has_logged(run) else ""
+
+
+def _has_logged(run: RunRecord) -> bool:
+    """Whether a run has come so far that its metrics must have a line."""
+    return run.finished or run.step > max(0, integer(run.config.get("log_every")))
+
+
+def _add(
+    row: dict[str, Any],
+    columns: dict[str, tuple[list[float], list[float]]],
+    prefixes: tuple[str, ...],
+    skipped: set[str],
+) -> None:
+    for key, value in row.items():
+        if key in skipped or not (value is None or isinstance(value, int | float)):
+            continue
+        if key not in columns:
+            if not key.startswith(prefixes):
+                skipped.add(key)
+                continue
+            columns[key] = [], []
+        columns[key][0].append(row["step"])
+        columns[key][1].append(number(value))
+
+
+def _row(line: str) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) and math.isfinite(number(row.get("step"))) else None
+
+
+def _series(steps: list[float], values: list[float]) -> Series:
+    """In order of steps; of a step that was logged twice, the later value."""
+    unique, last = np.unique(np.array(steps[::-1], dtype=np.float64), return_index=True)
+    return Series(unique, np.array(values[::-1], dtype=np.float64)[last])
+
+
+def selection(run: RunRecord) -> tuple[Selection | None, str]:
+    """The skill selection, if the run had one, and what was wrong with its file ("" if nothing)."""
+    document = read_object(run.path / "trials.json")
+    if isinstance(document, str):
+        return None, f"{run.name}: {document}" if (run.path / "trials.json").exists() else ""
+    rows = document.get("trials")
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        return None, f"{run.name}: trials.json holds no list of trials"
+    trials = tuple(TrialRecord(_vector(row.get("skill")), number(row.get("return"))) for row in rows)
+    chosen = document.get("chosen")
+    known = isinstance(chosen, int) and 0 <= chosen < len(trials)
+    return Selection(chosen if known else None, trials) if trials else None, ""
+
+
+def pictures(run: RunRecord) -> list[Path]:
+    """The run's pictures, then its films, each in order of name."""
+    kinds = list(PICTURES)
+    found = [path for path in (run.path / "pictures").glob("*") if path.suffix in PICTURES]
+    return sorted(found, key=lambda path: (kinds.index(path.suffix), path.name))
+
+
+def _vector(value: Any) -> tuple[float, ...]:
+    return tuple(number(item) for item in value) if isinstance(value, list) else ()

@@ -1,0 +1,106 @@
+"""What a phase of training says; the loop does the rest."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy.typing as npt
+
+from cic.core.types import Array, Batch, Bools, Needs
+from cic.envs.base import VectorEnv
+from cic.learning.agent import Agent
+
+if TYPE_CHECKING:
+    from cic.training.loop import Loop
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+class Phase(ABC):
+    """Which skill acts, how a batch is relabelled, what is measured and what the result is.
+
+    `start` is called once, before the first step and before a restore; everything else gets what the loop has by
+    `self.loop`.
+    """
+
+    Config: ClassVar[type]
+    """The dataclass of its settings."""
+    intrinsic: ClassVar[bool]
+    """Is the agent paid by its objective, or by the task?"""
+    loop: Loop
+
+    @staticmethod
+    @abstractmethod
+    def environment(config: Any) -> str:
+        """The name of the environment in which it happens."""
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What the progress bar calls it."""
+
+    def needs(self, agent: Agent) -> Needs:
+        """What batches must hold."""
+        return Needs()
+
+    def start(self, loop: Loop) -> None:
+        self.loop = loop
+
+    @property
+    @abstractmethod
+    def first_update(self) -> int:
+        """The step before which nothing is updated; updates that came due until then are made up for."""
+
+    def moves_actor(self) -> bool:
+        """Does the coming update teach the actor, or the critic alone?"""
+        return True
+
+    @abstractmethod
+    def tasks(self, env: VectorEnv) -> tuple[str, ...]:
+        """The tasks whose returns are logged."""
+
+    def return_key(self, task: str) -> str:
+        """The metric under which a task's return is logged."""
+        return f"zero_shot/{task}"
+
+    @abstractmethod
+    def skills(self) -> tuple[Array, Bools]:
+        """(N, dim): the skill of every copy for the coming step, and which of them begin with it."""
+
+    @abstractmethod
+    def uniform(self) -> bool:
+        """Are actions drawn uniformly at this step?"""
+
+    @abstractmethod
+    def after_step(self, reward: Array, done: Bools) -> None:
+        """What a step brought; before the copies that are done begin anew."""
+
+    def after_restart(self) -> None:  # noqa: B027  most have nothing to do
+        """Every copy begins a new episode, because the environment could not continue where it was."""
+
+    def relabel(self, batch: Batch) -> Batch:
+        """What the agent learns from a batch."""
+        return batch
+
+    def measure(self) -> dict[str, float]:
+        """Numbers for a log line."""
+        return {}
+
+    def at_boundary(self) -> None:  # noqa: B027  most have nothing to do
+        """After each step and its bookkeeping: evaluations, milestones."""
+
+    @abstractmethod
+    def result(self) -> dict[str, Any]:
+        """What result.json holds."""
+
+    @abstractmethod
+    def state(self) -> tuple[Arrays, dict[str, Any]]:
+        """What decides what comes next, as arrays and as JSON; asking changes nothing."""
+
+    @abstractmethod
+    def restore(self, arrays: Arrays, state: dict[str, Any]) -> None:
+        """Continue from a state."""

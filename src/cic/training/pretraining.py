@@ -1,0 +1,86 @@
+"""Pre-training: reward-free, with random skills, and diagnostics that say whether anything was learned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cic.core.types import Array, Bools, Needs
+from cic.envs.base import VectorEnv
+from cic.learning.agent import Agent
+from cic.learning.objectives import get_objective
+from cic.training.evaluation import Coverage
+from cic.training.phase import Arrays, Phase
+from cic.training.selection import RandomSkills
+from cic.training.settings import PretrainConfig
+
+if TYPE_CHECKING:
+    from cic.training.loop import Loop
+
+
+class Pretraining(Phase):
+    """Every copy follows a random skill; the objective pays."""
+
+    Config = PretrainConfig
+    intrinsic = True
+    config: PretrainConfig[Any, Any]
+
+    @staticmethod
+    def environment(config: PretrainConfig[Any, Any]) -> str:
+        return config.domain
+
+    @property
+    def title(self) -> str:
+        return f"{get_objective(self.config.objective).title} {self.config.domain}"
+
+    def needs(self, agent: Agent) -> Needs:
+        return agent.objective.needs
+
+    def start(self, loop: Loop) -> None:
+        super().start(loop)
+        self._skills = RandomSkills(loop.agent.objective.skills, self.config.num_envs, loop.rng)
+        self.coverage = Coverage(loop.env.coverage, loop.agent.spaces.obs)
+        self._counted = 0
+
+    @property
+    def first_update(self) -> int:
+        return self.config.warmup
+
+    def tasks(self, env: VectorEnv) -> tuple[str, ...]:
+        return env.tasks or ("reward",)
+
+    def skills(self) -> tuple[Array, Bools]:
+        return self._skills.current, self._skills.begins
+
+    def uniform(self) -> bool:
+        return self.loop.step < self.config.warmup
+
+    def after_step(self, reward: Array, done: Bools) -> None:
+        self._skills.advance(done)
+
+    def after_restart(self) -> None:
+        self._skills.advance(np.ones(self.config.num_envs, np.bool_))
+
+    def measure(self) -> dict[str, float]:
+        step = self.loop.step
+        if step > self._counted:
+            self.coverage.add(self.loop.replay.latest((step - self._counted) // self.config.num_envs))
+            self._counted = step
+        return {"coverage/fraction": self.coverage.fraction, "coverage/cells": float(self.coverage.cells)}
+
+    def at_boundary(self) -> None:
+        for step in self.config.milestones:
+            if self.loop.step - self.config.num_envs < step <= self.loop.step:
+                self.loop.run.save_milestone(step, self.loop.agent.state_dict())
+
+    def result(self) -> dict[str, Any]:
+        return {"domain": self.config.domain, "objective": self.config.objective, **self.measure()}
+
+    def state(self) -> tuple[Arrays, dict[str, Any]]:
+        return self._skills.state() | {"visited": self.coverage.visited}, {"counted": self._counted}
+
+    def restore(self, arrays: Arrays, state: dict[str, Any]) -> None:
+        self._skills.restore(arrays)
+        self.coverage.visited = np.array(arrays["visited"])
+        self._counted = state["counted"]

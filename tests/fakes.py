@@ -1,0 +1,290 @@
+"""Parts of a loop that are not real: their numbers are known, and they keep what passed between them and the loop."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from cic import api, envs
+from cic.core.config import to_dict
+from cic.core.types import Batch, Metrics, Spaces
+from cic.learning.objectives import Objective, SkillSpace, get_objective
+from cic.runs.folder import Run
+from cic.training.loop import Loop
+from cic.training.phase import Phase
+from cic.training.phases import PHASES
+from cic.training.settings import FinetuneConfig, finetune_defaults, override, pretrain_defaults
+
+SMALL: dict[str, Any] = {"hidden": 16, "batch": 16, "warmup": 40, "log_every": 20}
+TASK = "gridworld-reach_top_left"
+
+
+# ---- environments ----------------------------------------------------------------------------------------------
+
+
+class FakeEnv:
+    """Copy i says who it is, which episode it is in and where in it; it ends after `lengths[i]` steps.
+
+    Even copies end by termination, odd ones by their time limit. Each moment pays something else.
+    """
+
+    task, tasks, coverage, exact_state = None, ("left", "right"), ((0, 0.0, 20.0), (1, 0.0, 20.0)), True
+
+    def __init__(self, lengths: list[int]) -> None:
+        self.lengths, self.num_envs = np.array(lengths), len(lengths)
+        self.episode, self.count = np.zeros((2, self.num_envs), np.int64)
+        self.closed = False
+
+    def _observe(self) -> np.ndarray:
+        return np.stack([100 * np.arange(self.num_envs) + self.episode, self.count], axis=1).astype(np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        mask = np.ones(self.num_envs, np.bool_) if options is None else options["reset_mask"]
+        self.episode[mask] += 1
+        self.count[mask] = 0
+        return self._observe(), {}
+
+    def step(self, actions: np.ndarray) -> Any:
+        assert (self.count < self.lengths).all(), "a copy that ended must be reset before it steps again"
+        self.count += 1
+        paid = np.sin(np.outer([1.0, 2.0, 3.0], self._observe() @ [0.7, 1.3])).astype(np.float32)  # (3, N)
+        done, even = self.count >= self.lengths, np.arange(self.num_envs) % 2 == 0
+        rewards = {"left": paid[1], "right": paid[2]}
+        return self._observe(), paid[0], done & even, done & ~even, {"rewards": rewards}
+
+    def state(self) -> dict[str, np.ndarray]:
+        return {"episode": self.episode.copy(), "count": self.count.copy()}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        self.episode[:], self.count[:] = state["episode"], state["count"]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@dataclass
+class Tape:
+    """What a loop asked of its environment and its agent, and what they said."""
+
+    obs: list[np.ndarray] = field(default_factory=list)
+    action: list[np.ndarray] = field(default_factory=list)
+    after: list[np.ndarray] = field(default_factory=list)
+    reward: list[np.ndarray] = field(default_factory=list)
+    rewards: list[dict[str, np.ndarray]] = field(default_factory=list)
+    done: list[np.ndarray] = field(default_factory=list)
+    reset: list[np.ndarray] = field(default_factory=list)
+    """Which copies began a new episode after the step."""
+    skill: list[np.ndarray] = field(default_factory=list)
+    """Of each step at which the policy was asked."""
+    acted: list[int] = field(default_factory=list)
+    """The ticks of those steps."""
+    updates: list[tuple[int, bool]] = field(default_factory=list)
+    """The tick of each update, and whether the actor was to learn."""
+    batches: list[Batch] = field(default_factory=list)
+
+
+class Part:
+    """Stands in front of a real or a fake part: what it does not do itself, that one does."""
+
+    def __init__(self, part: Any) -> None:
+        self._part = part
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._part, name)
+
+
+class WatchedEnv(Part):
+    """Keeps a tape; `events` are called before a tick's step."""
+
+    def __init__(self, env: Any, tape: Tape | None = None, events: dict[int, Callable[[], Any]] | None = None) -> None:
+        super().__init__(env)
+        self.tape, self.events, self._obs = tape or Tape(), events or {}, None
+
+    def step(self, action: np.ndarray) -> Any:
+        self.events.get(len(self.tape.done), lambda: None)()
+        outcome = self._part.step(action)
+        self.tape.obs.append(self._obs)
+        self.tape.action.append(action.copy())
+        self._obs = outcome[0].copy()
+        self.tape.after.append(self._obs)
+        self.tape.reward.append(outcome[1].copy())
+        self.tape.rewards.append({task: paid.copy() for task, paid in outcome[4]["rewards"].items()})
+        self.tape.done.append(outcome[2] | outcome[3])
+        self.tape.reset.append(np.zeros(self.num_envs, np.bool_))
+        return outcome
+
+    def reset(self, **arguments: Any) -> Any:
+        if arguments.get("options"):
+            self.tape.reset[-1] |= arguments["options"]["reset_mask"]
+        outcome = self._part.reset(**arguments)
+        self._obs = outcome[0].copy()
+        return outcome
+
+
+def stop(number: int = signal.SIGINT) -> Callable[[], None]:
+    """An event: the user stops the run."""
+    return lambda: os.kill(os.getpid(), number)
+
+
+# ---- agents ----------------------------------------------------------------------------------------------------
+
+
+class FakeObjective(Objective):
+    """Skills and nothing to learn."""
+
+    skills = SkillSpace("box", 4, every=7)
+
+
+class FakeAgent:
+    """Acts by what it sees, its skill and how much it learned; learning is adding up."""
+
+    spaces, device = Spaces(2, 2), torch.device("cpu")
+
+    def __init__(self, poisoned_at: int | None = None) -> None:
+        self.objective = FakeObjective(self.spaces, 1, None)
+        self.weight = torch.zeros(2)
+        self.updates, self.poisoned_at = 0, poisoned_at
+
+    def act(self, obs: np.ndarray, skill: np.ndarray, *, explore: bool = False) -> np.ndarray:
+        action: np.ndarray = np.sin(obs + np.broadcast_to(skill, (len(obs), 4))[:, :2] + self.weight.numpy())
+        return action.astype(np.float32)
+
+    def update(self, *batches: Batch, intrinsic: bool, actor: bool = True) -> Metrics:
+        self.updates += 1
+        self.weight += batches[-1].action.mean(dim=0)
+        poisoned = self.poisoned_at is not None and self.updates >= self.poisoned_at
+        loss = self.weight.sum() * (torch.nan if poisoned else 1)
+        return {"critic/loss": loss, "reward/intrinsic" if intrinsic else "reward/task": batches[-1].reward.mean()}
+
+    def encode(self, batch: Batch, *, detached: bool) -> Batch:
+        return batch
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        return {"weight": self.weight}
+
+    def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
+        self.weight = state["weight"].clone()
+
+    def optimiser_state(self) -> dict[str, torch.Tensor]:
+        return {"updates": torch.tensor(self.updates)}
+
+    def restore_optimisers(self, state: dict[str, torch.Tensor]) -> None:
+        self.updates = int(state["updates"])
+
+
+class WatchedAgent(Part):
+    """Keeps a tape of what the loop asked, which is not what evaluations ask."""
+
+    def __init__(self, agent: Any, tape: Tape) -> None:
+        super().__init__(agent)
+        self.tape = tape
+
+    def act(self, obs: np.ndarray, skill: np.ndarray, *, explore: bool = False) -> np.ndarray:
+        if explore:
+            self.tape.acted.append(len(self.tape.done))
+            self.tape.skill.append(np.array(skill))
+        result: np.ndarray = self._part.act(obs, skill, explore=explore)
+        return result
+
+    def update(self, *batches: Batch, actor: bool = True, **options: Any) -> Metrics:
+        self.tape.updates.append((len(self.tape.done), actor))
+        self.tape.batches.extend(batches)
+        metrics: Metrics = self._part.update(*batches, actor=actor, **options)
+        return metrics
+
+
+class PoisonedAgent(Part):
+    """A real agent, but one field of a batch is not a number in its `after`-th update."""
+
+    def __init__(self, agent: Any, name: str, after: int) -> None:
+        super().__init__(agent)
+        self._name, self._left = name, after
+
+    def update(self, batch: Batch, **options: Any) -> Metrics:
+        self._left -= 1
+        if self._left == 0:
+            batch = batch._replace(**{self._name: torch.full_like(getattr(batch, self._name), torch.nan)})
+        metrics: Metrics = self._part.update(batch, **options)
+        return metrics
+
+
+# ---- phases and loops ------------------------------------------------------------------------------------------
+
+
+class FakePhase(Phase):
+    """A constant skill, the policy's actions from the first step, and what it was told."""
+
+    intrinsic = True
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.told: list[np.ndarray] = []
+        self.restarts = 0
+
+    @staticmethod
+    def environment(config: Any) -> str:
+        return "nowhere"
+
+    title = "a fake"
+
+    @property
+    def first_update(self) -> int:
+        return int(self.config.warmup)
+
+    def tasks(self, env: Any) -> tuple[str, ...]:
+        return tuple(env.tasks)
+
+    def skills(self) -> tuple[np.ndarray, np.ndarray]:
+        copies = self.config.num_envs
+        return np.full((copies, 4), 0.5, np.float32), np.zeros(copies, np.bool_)
+
+    def uniform(self) -> bool:
+        return False
+
+    def after_step(self, reward: np.ndarray, done: np.ndarray) -> None:
+        self.told.append(reward.copy())
+
+    def after_restart(self) -> None:
+        self.restarts += 1
+
+    def measure(self) -> dict[str, float]:
+        return {"fake/told": float(len(self.told))}
+
+    def result(self) -> dict[str, Any]:
+        return {"told": len(self.told)}
+
+    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        return {"told": np.array(self.told).reshape(len(self.told), -1)}, {}
+
+    def restore(self, arrays: dict[str, np.ndarray], state: dict[str, Any]) -> None:
+        self.told = list(arrays["told"])
+
+
+def pretrain_config(domain: str = "gridworld", objective: str = "cic", **settings: Any) -> Any:
+    own = {"skill_dim": 4} if objective == "cic" else {}
+    return override(pretrain_defaults(domain, objective, "smoke"), own | SMALL | settings)
+
+
+def finetune_config(task: str = TASK, objective: str = "cic", **settings: Any) -> FinetuneConfig[Any, Any]:
+    own: dict[str, Any] = {"eval_every": 1000, "eval_episodes": 2, "trial_steps": 5}
+    given = override(finetune_defaults(task, "smoke"), own | SMALL | settings)
+    options = get_objective(objective).Options(**({"skill_dim": 4} if objective == "cic" else {}))
+    origin = {"objective": objective, "pretrained": None, "pretrain_steps": 0, "pretrain_seed": None}
+    return FinetuneConfig(**vars(given), **origin, options=options)
+
+
+def make_loop(path: Path, kind: str, config: Any, env: Any = None, agent: Any = None, phase: Any = None) -> Loop:
+    """A loop in a new folder or in the one that is there; the parts that are not given are real."""
+    cls = PHASES[kind]
+    run = (
+        Run(path) if (path / "config.json").exists() else Run.plan(path, kind, to_dict(config)).create({"version": "1"})
+    )
+    env = env or envs.make(cls.environment(config), num_envs=config.num_envs, seed=config.seed)
+    return Loop(run, config, env, agent or api.make_agent(cls, config), phase or cls(config), quiet=True)

@@ -1,0 +1,167 @@
+"""What every objective keeps with every learner. A new file in either folder is tested here with no new test code."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from agent_setup import restored, same
+from helpers import documented_fields, steady
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from objectives.objective_setup import make_batch
+
+from cic.core.errors import UserError
+from cic.core.types import Batch, Spaces
+from cic.learning.agent import Agent, build_agent
+from cic.learning.learners import Learner, base, get_learner, learners, register_learner
+from cic.learning.learners.ddpg import DDPG
+from cic.learning.objectives import get_objective, objectives
+from cic.training.selection import SearchConfig
+from cic.training.settings import FinetuneSettings, LoopConfig, PretrainConfig
+
+SPACES, BATCH = Spaces(obs=5, action=3), 8
+PAPER = re.compile(r"[A-Z]\w+ (et al\. |& [A-Z]\w+ )?(19|20)\d\d")
+OBJECTIVES, LEARNERS = [name for name, _ in objectives()], list(learners())
+
+
+def build(objective: str, learner: str, seed: int = 0) -> Agent:
+    cls = get_objective(objective)
+    options = cls.Options(**cls.scales.get("smoke", {}))
+    config = get_learner(learner).Config(hidden=8, batch=BATCH, lr=1e-3)
+    return build_agent(SPACES, objective, options, learner, config, seed=seed)
+
+
+def experience(agent: Agent, count: int) -> list[Batch]:
+    return [make_batch(agent.objective.skills, SPACES.obs, BATCH, seed=i) for i in range(count)]
+
+
+def moved(before: dict[str, torch.Tensor], agent: Agent, prefix: str) -> bool:
+    now = agent.state_dict()
+    return any(not torch.equal(now[name], value) for name, value in before.items() if name.startswith(prefix))
+
+
+def assert_trains_and_continues(objective: str, learner: str) -> None:
+    agent, twin, other = build(objective, learner), build(objective, learner), build(objective, learner, seed=1)
+    before = {name: value.clone() for name, value in agent.state_dict().items()}
+    todo = experience(agent, 4)
+    for batch in todo[:3]:  # an odd number: TD3 must remember where it was
+        metrics = agent.update(batch, intrinsic=True)
+        assert all(bool(value.isfinite()) and value.numel() == 1 for value in metrics.values()), metrics
+        twin.update(batch, intrinsic=True)
+    assert same(agent, twin), "same seed, same bits"
+    parts = ["learner.actor.", "learner.critic.", "learner.target."]
+    for part in parts + (["objective."] if agent.objective.parameter_groups(1e-3) else []):
+        assert moved(before, agent, part), part
+
+    restored(agent, other)
+    obs, skill = todo[3].obs.numpy(), todo[3].skill.numpy()
+    for one in (agent, other):
+        one.update(todo[3], intrinsic=True)
+        one.update(todo[0], intrinsic=False)
+    assert same(agent, other), "a restored agent continues to the bit"
+    for explore in (False, True):
+        action = agent.act(obs, skill, explore=explore)
+        assert (action == other.act(obs, skill, explore=explore)).all()
+        assert action.shape == (BATCH, SPACES.action)
+        assert (abs(action) < 1).all()
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_every_pair_trains_and_continues(objective: str, learner: str) -> None:
+    assert_trains_and_continues(objective, learner)
+
+
+@given(
+    st.sampled_from(list(itertools.product(OBJECTIVES, LEARNERS))), st.lists(st.integers(0, 3), min_size=1, max_size=4)
+)
+@settings(steady, max_examples=30)
+def test_asking_for_the_state_changes_nothing(pair: tuple[str, str], moments: list[int]) -> None:
+    asked, left_alone = build(*pair), build(*pair)
+    for moment, batch in enumerate(experience(asked, 4)):
+        for _ in range(moments.count(moment)):
+            asked.state_dict()
+            asked.optimiser_state()
+        for agent in (asked, left_alone):
+            agent.update(batch, intrinsic=moment % 2 == 0)
+    assert same(asked, left_alone)
+
+
+# ---- flags -----------------------------------------------------------------------------------------------------
+
+
+def names(cls: type) -> set[str]:
+    return {field.name for field in dataclasses.fields(cls)}
+
+
+def run_level() -> set[str]:
+    """What is a flag of a run whatever its parts, and arguments of the functions that start one."""
+    return names(LoopConfig) | names(PretrainConfig) | {"out", "at", "quiet", "resume"}
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_options_collide_with_no_other_flag(objective: str, learner: str) -> None:
+    options = names(get_objective(objective).Options)
+    assert not options & names(get_learner(learner).Config)
+    assert not options & run_level()
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_a_learners_settings_collide_with_no_other_flag(learner: str) -> None:
+    own = names(get_learner(learner).Config)
+    assert not own & (run_level() | names(FinetuneSettings) | names(SearchConfig))
+
+
+# ---- learners --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_a_learners_settings_are_documented_and_it_names_its_paper(learner: str) -> None:
+    cls = get_learner(learner)
+    own = names(cls.Config) - names(base.LearnerConfig)
+    assert documented_fields(cls.Config) == own
+    assert documented_fields(base.LearnerConfig) == names(base.LearnerConfig)
+    assert PAPER.search(cls.__doc__ or "")
+    assert PAPER.search(sys.modules[cls.__module__].__doc__ or "")
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_losses_share_no_weight_and_leave_targets_alone(learner: str) -> None:
+    built: Learner = build("ddpg", learner).learner
+    moved_by = [weight for _, weights in built.losses().values() for weight in weights]
+    assert len({id(weight) for weight in moved_by}) == len(moved_by)
+    assert {"critic", "actor"} <= set(built.losses())
+    assert not {id(weight) for weight in built.target.parameters()} & {id(weight) for weight in moved_by}
+    assert {id(w) for w in built.parameters() if w.requires_grad} == {id(w) for w in moved_by}
+
+
+@pytest.fixture
+def _own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
+    return
+
+
+@pytest.mark.usefixtures("_own_registry")
+def test_a_learner_that_is_registered_elsewhere_is_one_of_them() -> None:
+    @register_learner("cautious")
+    class Cautious(DDPG):
+        """DDPG that halves its actions (Author et al. 2020)."""
+
+        def act(self, x: torch.Tensor, explore: bool, generator: torch.Generator) -> torch.Tensor:
+            return super().act(x, explore, generator) / 2
+
+    assert learners()["cautious"] is Cautious
+    for objective in ("cic", "aps"):
+        assert_trains_and_continues(objective, "cautious")
+    obs = np.ones((2, SPACES.obs), np.float32)
+    np.testing.assert_array_equal(build("ddpg", "cautious").act(obs), build("ddpg", "ddpg").act(obs) / 2)
+    with pytest.raises(UserError, match="registered already"):
+        register_learner("ddpg")(type("Other", (DDPG,), {}))

@@ -1,0 +1,292 @@
+"""Every part with a state: asking for it changes nothing, and from it everything goes on as if nothing had happened.
+
+Hypothesis finds the moments. Whole runs are stopped at odd steps, with one copy and several, and must end with the
+bytes of the run that nobody stopped.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import FakeAgent, FakeEnv, FakePhase, Part, WatchedEnv, finetune_config, make_loop, pretrain_config, stop
+from helpers import steady
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from cic import api, cli, envs
+from cic.core.errors import Interrupted
+from cic.core.types import Needs, Spaces
+from cic.learning.agent import build_agent
+from cic.learning.learners import get_learner, learners
+from cic.learning.objectives import SkillSpace, get_objective, objectives
+from cic.learning.replay import Replay
+from cic.training.phases import PHASES
+from cic.training.selection import RandomSkills, SearchConfig, SkillSearch
+from cic.training.settings import override, pretrain_defaults
+
+Parts = Callable[[], tuple[Any, Any, Any]]
+TICKS = 60
+COPIES = [1, 3, 8]
+
+
+# ---- single parts ----------------------------------------------------------------------------------------------
+
+
+class DrawnSkills:
+    """Pre-training's skills, of 3 copies that end now and then."""
+
+    def __init__(self, space: SkillSpace) -> None:
+        self.rng = np.random.default_rng(0)
+        self.part = RandomSkills(space, 3, self.rng)
+
+    def tick(self, t: int) -> Any:
+        self.part.advance(np.array([t % 7 == 0, t % 11 == 0, False]))
+        return self.part.current.tolist(), self.part.begins.tolist()
+
+    def state(self) -> Any:
+        return self.part.state(), self.rng.bit_generator.state
+
+    def restore(self, state: Any) -> None:
+        self.part.restore(state[0])
+        self.rng.bit_generator.state = state[1]
+
+
+class Searched:
+    """Finetuning's search, on rewards that depend on the skill and the moment."""
+
+    def __init__(self, space: SkillSpace, name: Any) -> None:
+        self.part = SkillSearch(space, SearchConfig(name, trial_steps=3), 40, seed=2)
+
+    def tick(self, t: int) -> Any:
+        skill = self.part.current
+        if self.part.searching:
+            self.part.observe(np.array([np.sin(t) - ((skill - 0.7) ** 2).sum()], np.float32))
+        return skill.tolist(), self.part.table()
+
+    def state(self) -> Any:
+        return json.loads(json.dumps(self.part.state()))
+
+    def restore(self, state: Any) -> None:
+        self.part.restore(state)
+
+
+class Remembered:
+    """A replay that overflows, of 2 copies, sampled with everything that an objective may need."""
+
+    needs = Needs(skill_start=True, path=4, goals=0.2)
+
+    def __init__(self) -> None:
+        self.part, self.rng = Replay(Spaces(3, 2), 2, 40, num_envs=2, tasks=1), np.random.default_rng(0)
+
+    def tick(self, t: int) -> Any:
+        rng = np.random.default_rng(t)
+        obs, action, skill = (rng.random((2, dim), dtype=np.float32) for dim in (3, 2, 2))
+        reward, done = rng.random(2, dtype=np.float32), np.array([t % 9 == 8, t % 13 == 12])
+        skill = np.full((2, 2), t // 4, np.float32)
+        self.part.add(obs, skill, action, reward, done & [True, False], task_rewards=reward[:, None])
+        if done.any():
+            self.part.finish(obs + 1, done)
+        if not self.part.ready():
+            return None
+        batch = self.part.sample(4, self.rng, self.needs)
+        return [tensor.tolist() for tensor in (*batch[:-1], *batch.extras.values())]
+
+    def state(self) -> Any:
+        return self.part.state(), self.rng.bit_generator.state
+
+    def restore(self, state: Any) -> None:
+        self.part.restore(state[0])
+        self.rng.bit_generator.state = state[1]
+
+
+class Learned:
+    """An agent that explores and learns; its optimisers and its generator have a state too."""
+
+    def __init__(self, objective: str, learner: str) -> None:
+        config = get_learner(learner).Config(hidden=4, batch=8, lr=1e-2)
+        self.part = build_agent(Spaces(3, 2), objective, get_objective(objective).Options(), learner, config)
+        self.needs, self.dim = self.part.objective.needs, self.part.objective.skills.dim
+        self.replay = Replay(Spaces(3, 2), self.dim, 100, nstep=self.needs.nstep or 3)
+        rng = np.random.default_rng(0)
+        for _ in range(50):
+            obs, action, skill = (rng.random((1, dim), dtype=np.float32) for dim in (3, 2, self.dim))
+            self.replay.add(obs, skill, action, np.ones(1, np.float32), np.zeros(1, np.bool_))
+
+    def tick(self, t: int) -> Any:
+        rng = np.random.default_rng(t)
+        batches = [self.replay.sample(8, rng, self.needs) for _ in range(self.needs.batches)]
+        metrics = self.part.update(*batches, intrinsic=True)
+        action = self.part.act(np.ones((2, 3)), np.ones((2, self.dim)), explore=True)
+        return action.tolist(), {name: float(value) for name, value in metrics.items()}
+
+    def state(self) -> Any:
+        return self.part.state_dict(), self.part.optimiser_state()
+
+    def restore(self, state: Any) -> None:
+        self.part.load_state_dict(state[0])
+        self.part.restore_optimisers(state[1])
+
+
+BOX, ONEHOT, SPHERE = SkillSpace("box", 4, every=5), SkillSpace("onehot", 4, every=5), SkillSpace("sphere", 4)
+PARTS: dict[str, tuple[Callable[[], Any], int]] = {
+    **{f"skills on a {space.kind}": (partial(DrawnSkills, space), TICKS) for space in (BOX, ONEHOT, SPHERE)},
+    **{f"search {name}": (partial(Searched, BOX, name), TICKS) for name in ("grid", "random", "cem", "cma", "fixed")},
+    "search each": (partial(Searched, ONEHOT, "each"), TICKS),
+    "search regress": (partial(Searched, SPHERE, "regress"), TICKS),
+    "replay": (Remembered, TICKS),
+    **{f"agent cic {name}": (partial(Learned, "cic", name), 6) for name in learners()},
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+@settings(steady, max_examples=6)
+@given(data=st.data())
+def test_asking_changes_nothing_and_from_the_answer_it_goes_on_as_before(name: str, data: st.DataObject) -> None:
+    make, ticks = PARTS[name]
+    moments = st.integers(0, ticks - 1)
+    asked, cut = data.draw(st.sets(moments, min_size=1)), data.draw(moments)
+    undisturbed, disturbed = make(), make()
+    for t in range(ticks):
+        if t in asked:
+            disturbed.state()
+        if t == cut:
+            state = copy.deepcopy(disturbed.state())
+            disturbed = make()
+            disturbed.restore(state)
+        assert disturbed.tick(t) == undisturbed.tick(t)
+
+
+@pytest.mark.parametrize("objective", sorted(name for name, _ in objectives() if name not in ("cic", "ddpg")))
+def test_what_an_objective_keeps_is_in_the_agents_state(objective: str) -> None:
+    undisturbed, disturbed = Learned(objective, "ddpg"), Learned(objective, "ddpg")
+    for t in range(5):
+        if t == 3:
+            state = copy.deepcopy(disturbed.state())
+            disturbed = Learned(objective, "ddpg")
+            disturbed.restore(state)
+        assert disturbed.tick(t) == undisturbed.tick(t)
+
+
+# ---- whole runs ------------------------------------------------------------------------------------------------
+
+
+class AskedPhase(Part):
+    """A phase at whose boundaries the loop saves, at moments that nobody asked for."""
+
+    def __init__(self, phase: Any, asked: set[int]) -> None:
+        super().__init__(phase)
+        self._asked = asked
+
+    def at_boundary(self) -> None:
+        self._part.at_boundary()
+        if self._part.loop.step // self._part.config.num_envs in self._asked:
+            self._part.loop.checkpoint()
+
+
+def outcome(path: Path) -> dict[str, Any]:
+    """What must be the same: every line, the results, and all that the last checkpoint holds but the clock's length."""
+    files = [path / name for name in ("metrics.jsonl", "result.json", "trials.json") if (path / name).exists()]
+    last = sorted((path / "checkpoints").iterdir())[-1]
+    found: dict[str, Any] = {str(file.relative_to(path)): file.read_bytes() for file in files}
+    found |= {file.name: file.read_bytes() for file in last.glob("*.safetensors")}
+    state = json.loads((last / "state.json").read_text())
+    return found | {"state": {name: value for name, value in state.items() if name != "timing_bytes"}}
+
+
+def assert_same(got: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert got.keys() == expected.keys()
+    assert [name for name in expected if got[name] != expected[name]] == []
+
+
+def lived(path: Path, kind: str, config: Any, parts: Parts, stops: set[int], asked: set[int]) -> dict[str, Any]:
+    """A run that is stopped by the user after some ticks, asked for its state after others, and always resumed."""
+    done = 0
+    for tick in [*sorted(stops), None]:
+        env, agent, phase = parts()
+        env = WatchedEnv(env, events={} if tick is None else {tick - done: stop()})
+        loop = make_loop(path, kind, config, env, agent, AskedPhase(phase, asked))
+        if tick is None:
+            loop.train()
+        else:
+            with pytest.raises(Interrupted):
+                loop.train()
+            done = tick + 1
+    return outcome(path)
+
+
+def fake_setting(name: str, copies: int) -> tuple[str, Any, Parts]:
+    """A phase with fakes all around it; the copies' episodes end at different times."""
+    shared: dict[str, Any] = {"num_envs": copies, "steps": 150 * copies, "warmup": 50 * copies, "log_every": 22}
+    shared |= {"update_every": 3 * copies, "replay": 120 * copies, "checkpoint_every": 10**6}
+    kind = "finetune" if name == "finetune" else "pretrain"
+    own = {"search": "cma", "eval_every": 40 * copies, "trial_steps": 5 * copies}
+    config = finetune_config(**own, **shared) if kind == "finetune" else pretrain_config(**shared)
+    cls: Any = FakePhase if name == "fake" else PHASES[kind]
+    lengths = [17 + 5 * i for i in range(copies)]
+    return kind, config, lambda: (FakeEnv(lengths), FakeAgent(), cls(config))
+
+
+def real_setting(kind: str, copies: int) -> tuple[str, Any, Parts]:
+    """An episode of point_mass and a little more, with a dozen updates."""
+    shared: dict[str, Any] = {"num_envs": copies, "steps": 1_050 * copies, "warmup": 200 * copies, "hidden": 8}
+    shared |= {"update_every": 60 * copies, "log_every": 150 * copies, "replay": 800 * copies}
+    shared |= {"checkpoint_every": 10**6}  # but for the end: the undisturbed run is never asked
+    own = {"search": "cem", "trial_steps": 10 * copies, "eval_every": 10**6, "eval_episodes": 1}
+    if kind == "pretrain":
+        config: Any = pretrain_config("point_mass", skill_every=30, milestones=(), **shared)
+    else:
+        config = finetune_config("point_mass-reach_top_left", **own, **shared)
+
+    def parts() -> tuple[Any, Any, Any]:
+        cls = PHASES[kind]
+        env = envs.make(cls.environment(config), num_envs=copies, seed=config.seed)
+        return env, api.make_agent(cls, config), cls(config)
+
+    return kind, config, parts
+
+
+SETTINGS = {
+    **{f"{name} among fakes": partial(fake_setting, name) for name in ("fake", "pretrain", "finetune")},
+    **{f"a real {kind}": partial(real_setting, kind) for kind in ("pretrain", "finetune")},
+}
+
+
+@pytest.mark.parametrize("copies", COPIES)
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_run_goes_on_as_if_it_had_not_been_disturbed(
+    name: str, copies: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    setting = SETTINGS[name](copies)
+    last = setting[1].steps // copies - 2
+    moments, examples = st.integers(1, last), 1 if name.startswith("a real") else 4
+    undisturbed = lived(tmp_path_factory.mktemp("undisturbed") / "run", *setting, set(), set())
+
+    @settings(steady, max_examples=examples)
+    @given(stops=st.sets(moments, min_size=1, max_size=2), asked=st.sets(moments, max_size=3))
+    @example(stops=set(), asked={last // 3})
+    def disturb(stops: set[int], asked: set[int]) -> None:
+        disturbed = lived(tmp_path_factory.mktemp("disturbed") / "run", *setting, stops, asked)
+        assert_same(disturbed, undisturbed)
+
+    disturb()
+
+
+def test_stopped_at_step_1237_and_resumed_by_the_command_it_ends_as_the_run_that_was_not(tmp_path: Path) -> None:
+    """Once a checkpoint in the middle of an episode made it endless."""
+    shared = {"scale": "smoke", "steps": 3_000, "update_every": 50, "quiet": True}
+    api.pretrain("point_mass", out=tmp_path / "whole", **shared)  # type: ignore[arg-type]
+    config = override(pretrain_defaults("point_mass", "cic", "smoke"), {"steps": 3_000, "update_every": 50})
+    env = WatchedEnv(envs.make("point_mass"), events={1_236: stop()})
+    with pytest.raises(Interrupted, match="saved at step 1237"):
+        make_loop(tmp_path / "stopped", "pretrain", config, env).train()
+    assert cli.main(["pretrain", "--resume", str(tmp_path / "stopped"), "--quiet"]) == 0
+    assert_same(outcome(tmp_path / "stopped"), outcome(tmp_path / "whole"))
+    lines = [json.loads(line) for line in (tmp_path / "stopped" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if "zero_shot/easy" in line] == [1_000, 2_000, 3_000], "episodes end"
