@@ -121,7 +121,7 @@ def test_a_compiled_run_resumes_to_the_bit(tmp_path: Path) -> None:
     config = override(pretrain_defaults("gridworld", scale="smoke"), changes)
     whole = cic.pretrain(config, out=tmp_path / "whole", quiet=True)
     env = envs.make("gridworld", num_envs=1, seed=config.seed)
-    run = Run.plan(tmp_path / "stopped", "pretrain", to_dict(config)).create(cic.__version__)
+    run = Run.plan(tmp_path / "stopped", "pretrain", to_dict(config)).create({"version": cic.__version__})
     agent = api.make_agent(Pretraining, config)
     with pytest.raises(Interrupted, match="step 200"):
         Loop(run, config, env, agent, StopsAt200(config), quiet=True).train()

@@ -171,19 +171,16 @@ VARIES = {"status.json", "timing.jsonl", ".lock"}
 
 
 def contents(path: Path) -> dict[str, Any]:
-    """Every file of a run but clocks: the bytes, or what is in them where they tell the length of a clock's file."""
+    """Every file of a run but clocks: the bytes, or what is in them where they hold the checksum of a clock's file."""
     result: dict[str, Any] = {}
     for file in sorted(path.rglob("*")):
         name = str(file.relative_to(path))
-        if file.is_dir() or name in VARIES or name.startswith("tensorboard"):
+        if file.is_dir() or file.name in VARIES or name.startswith("tensorboard"):
             continue
         result[name] = file.read_bytes()
-        if file.name == "state.json":
+        if file.name == "manifest.json":
             result[name] = json.loads(result[name])
-            result[name].pop("timing_bytes", None)
-        elif file.name == "manifest.json":
-            result[name] = json.loads(result[name])
-            result[name].pop("state.json")
+            result[name].pop("timing.jsonl", None)
     return result
 
 
