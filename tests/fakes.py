@@ -283,6 +283,8 @@ def finetune_config(task: str = TASK, objective: str = "cic", **settings: Any) -
 def make_loop(path: Path, kind: str, config: Any, env: Any = None, agent: Any = None, phase: Any = None) -> Loop:
     """A loop in a new folder or in the one that is there; the parts that are not given are real."""
     cls = PHASES[kind]
-    run = Run(path) if (path / "config.json").exists() else Run.plan(path, kind, to_dict(config)).create({})
+    run = (
+        Run(path) if (path / "config.json").exists() else Run.plan(path, kind, to_dict(config)).create({"version": "1"})
+    )
     env = env or envs.make(cls.environment(config), num_envs=config.num_envs, seed=config.seed)
     return Loop(run, config, env, agent or api.make_agent(cls, config), phase or cls(config), quiet=True)
