@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -267,7 +268,7 @@ class Loop:
 
     def _restore(self, tensors: dict[str, Tensors], arrays: dict[str, Arrays], state: dict[str, Any]) -> None:
         load_weights(self.agent, tensors["agent"], self.run.path)
-        self.agent.restore_optimisers(tensors["optimisers"])
+        self.agent.restore_optimisers(tensors["optimisers"] | self._fresh_generator())
         restoring.require_replay(arrays["replay"], self.replay)
         self.replay.restore(arrays["replay"])
         restoring.require_like(arrays["loop"], self._own_arrays())
@@ -284,6 +285,15 @@ class Loop:
         if not self.env.exact_state:  # its episodes begin anew, and so they do everywhere
             self.phase.after_restart()
             self._begin_episodes(np.ones(self.config.num_envs, np.bool_))
+
+    def _fresh_generator(self) -> Tensors:
+        """The agent's own, where the run goes on with another device: their generators have other states."""
+        if self.config.device == self.run.config.get("device", self.config.device):
+            return {}
+        warnings.warn(
+            "the run goes on with another device: its random numbers begin anew, not to the bit", stacklevel=2
+        )
+        return {"generator": self.agent.optimiser_state()["generator"]}
 
     def _try_status(self, state: str, message: str) -> None:
         with contextlib.suppress(OSError):  # a full disk: the error itself is what the user must see
