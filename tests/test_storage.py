@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from cic.core.errors import UserError
 from cic.runs import storage
@@ -361,6 +362,19 @@ def test_arrays_that_are_a_pickle_are_refused_even_with_a_right_checksum(tmp_pat
 def test_safetensors_are_no_pickles(folder: Path) -> None:
     assert not looks_like_pickle(folder / "agent.safetensors")
     assert not looks_like_pickle(folder / "replay.safetensors")
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_a_header_whose_length_looks_like_a_pickle_is_none(tmp_path: Path, protocol: int) -> None:
+    """640, 896, 1,152 and 1,408 begin with the bytes of a pickle."""
+    path, length = tmp_path / "agent.safetensors", 128 + 256 * protocol
+    for letters in range(length):
+        save_file({"w" * (letters + 1): torch.ones(2)}, path)
+        if int.from_bytes(path.read_bytes()[:8], "little") == length:
+            break
+    assert path.read_bytes()[:2] == bytes([0x80, protocol])
+    assert not looks_like_pickle(path)
+    assert [value.tolist() for value in read_tensors(path).values()] == [[1, 1]]
 
 
 def test_a_missing_weight_file_is_the_users_error(folder: Path) -> None:

@@ -15,26 +15,26 @@ from cic import api
 
 PRETRAIN: dict[str, Any] = {
     "scale": "smoke",
-    "steps": 48,
-    "warmup": 12,
+    "steps": 24,
+    "warmup": 8,
     "hidden": 8,
     "batch": 8,
-    "replay": 60,
-    "log_every": 12,
-    "checkpoint_every": 12,
-    "milestones": (24,),
+    "replay": 40,
+    "log_every": 6,
+    "checkpoint_every": 6,
+    "milestones": (12,),
 }
 FINETUNE: dict[str, Any] = {
     "scale": "smoke",
-    "steps": 48,
-    "warmup": 16,
+    "steps": 24,
+    "warmup": 12,
     "hidden": 8,
     "batch": 8,
-    "replay": 60,
+    "replay": 40,
     "trial_steps": 4,
-    "log_every": 12,
-    "checkpoint_every": 12,
-    "eval_every": 24,
+    "log_every": 6,
+    "checkpoint_every": 6,
+    "eval_every": 14,
     "eval_episodes": 1,
 }
 TASK = "gridworld-reach_top_left"
@@ -61,6 +61,25 @@ def stopped(finished: Path, path: Path) -> Path:
 
 def newest(path: Path) -> Path:
     return sorted((path / "checkpoints").iterdir())[-1]
+
+
+# ---- what must be equal ----------------------------------------------------------------------------------------
+
+VARIES = {"status.json", "timing.jsonl", ".lock"}
+
+
+def contents(path: Path) -> dict[str, Any]:
+    """Every file of a run but clocks: the bytes, or what is in them where they hold the checksum of a clock's file."""
+    result: dict[str, Any] = {}
+    for file in sorted(path.rglob("*")):
+        name = str(file.relative_to(path))
+        if file.is_dir() or file.name in VARIES or name.startswith("tensorboard"):
+            continue
+        result[name] = file.read_bytes()
+        if file.name == "manifest.json":
+            result[name] = json.loads(result[name])
+            result[name].pop("timing.jsonl", None)
+    return result
 
 
 # ---- what a stranger can do: change anything, and make the checksums right again -------------------------------

@@ -194,9 +194,15 @@ def _refuse_pickles(folder: Path, names: list[str]) -> None:
 
 
 def looks_like_pickle(path: Path) -> bool:
-    """A bare pickle (protocol 2 and later) or torch.save's zip of one."""
+    """A bare pickle (protocol 2 and later) or torch.save's zip of one.
+
+    A safetensors file begins with the length of its header, whose first bytes can be those of a pickle (640 is
+    `80 02`); but the header follows, and its brace is where no pickle has one.
+    """
     with open_regular(path, path.stat().st_size) as file:
-        head = file.read(8)
+        head = file.read(9)
+    if head[4:] == b"\x00\x00\x00\x00{":
+        return False
     return head[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05") or head[:4] == b"PK\x03\x04"
 
 
