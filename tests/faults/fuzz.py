@@ -61,6 +61,9 @@ def fuzz(home: Path, count: int, seed: int) -> Report:
     skills = pretrain(home / "skills")
     stops = [stopped(skills, home / "a"), stopped(finetune(home / "tuned", skills), home / "b")]
     stops.append(stopped(pretrain(home / "others", "rnd", num_envs=2), home / "c"))
+    for path in (*stops, home):  # what is copied ten thousand times, and watched, should be little
+        for folder in ("tensorboard", "milestones", "skills", "tuned", "others"):
+            shutil.rmtree(path / folder, ignore_errors=True)
     report, before = Report(), _memory()
     outside = _outside(home)
     for number in range(seed, seed + count):
