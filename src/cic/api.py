@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import secrets
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from cic import __version__, envs
 from cic.core.config import to_dict
@@ -23,11 +24,14 @@ from cic.learning.agent import Agent, build_agent
 from cic.learning.objectives import NoOptions, get_objective
 from cic.runs.folder import Run
 from cic.runs.provenance import provenance
-from cic.runs.storage import Tensors, load_weights, read_json
+from cic.runs.storage import Tensors, load_weights
+from cic.runs.values import plain, read_object
 from cic.training.evaluation import rollout
+from cic.training.limits import check_device, check_memory, check_numbers
 from cic.training.loop import Loop
 from cic.training.phase import Phase
 from cic.training.phases import PHASES, config_of, phase_of
+from cic.training.restoring import weights_limit
 from cic.training.settings import (
     FinetuneConfig,
     FinetuneSettings,
@@ -37,6 +41,9 @@ from cic.training.settings import (
     override,
     pretrain_defaults,
 )
+
+TRUST = "CIC_TRUST"
+"""An environment variable: with the value 1, environments of run folders are made whatever they import."""
 
 
 @dataclass(frozen=True)
@@ -174,26 +181,50 @@ def _finetune_config(given: FinetuneSettings[Any], source: _Source | None, path:
     )
 
 
-def resume(run: Path | str, *, quiet: bool = False) -> Finished:
-    """Continue a stopped run to its end, as if it had never stopped."""
+def resume(run: Path | str, *, quiet: bool = False, device: str | None = None, trust: bool = False) -> Finished:
+    """Continue a stopped run to its end, as if it had never stopped.
+
+    On another `device` than the run's it goes on, but not to the bit. `trust` as in `evaluate`.
+    """
     opened = Run(run)
-    if opened.finished:
-        raise UserError(f"{run} is finished already")
+    if (result := opened.result()) is not None:
+        return _already_finished(opened, result)
     config = config_of(opened)
-    agent, env, phase = _parts(phase_of(opened), config)
-    if getattr(config, "pretrained", None) is not None:
-        agent.inherit(opened.inherited(), config.critic)
-    return Finished(opened.path, Loop(opened, config, env, agent, phase, quiet).train())
+    if device is not None:
+        config = dataclasses.replace(config, device=device)
+    try:
+        check_device(config.device)
+    except UserError as error:
+        raise UserError(f"{error}. Continue elsewhere, or here with --device cpu") from None
+    _check_source(opened, config, trust)
+    phase = phase_of(opened)
+    agent, env = _parts(phase, config)
+    if getattr(config, "pretrained", None) is not None and not opened.checkpoints():  # they have all that it learned
+        agent.inherit(opened.inherited(weights_limit(agent)), config.critic)
+    return Finished(opened.path, Loop(opened, config, env, agent, phase(config), quiet).train())
+
+
+def _already_finished(run: Run, result: dict[str, Any]) -> Finished:
+    """Nothing is left to do but the status of a run that was killed between its result and its last status."""
+    if run.says_finished:
+        raise UserError(f"{run.path} is finished already")
+    run.lock()
+    try:
+        step = result.get("step")
+        run.write_status("finished", step if isinstance(step, int) else 0)
+    finally:
+        run.unlock()
+    return Finished(run.path, result)
 
 
 def load(run: Path | str, *, at: int | None = None) -> Agent:
     """The agent of a run, ready to `act(obs, skill)`; `at` picks a milestone's step.
 
-    A finetuned agent acts by the skill that it chose unless it is given another.
+    A finetuned agent acts by the skill that it chose unless it is given another. No environment is made.
     """
     opened = Run(run)
     agent, _ = _load_agent(opened, config_of(opened), at)
-    agent.skill = chosen_skill(opened)
+    agent.skill = chosen_skill(opened, agent.objective.skills.dim)
     return agent
 
 
@@ -206,19 +237,25 @@ class Evaluation:
 
 
 def evaluate(
-    run: Path | str, *, episodes: int = 10, skill: Array | None = None, seed: int = 0, at: int | None = None
+    run: Path | str,
+    *,
+    episodes: int = 10,
+    skill: Array | None = None,
+    seed: int = 0,
+    at: int | None = None,
+    trust: bool = False,
 ) -> Evaluation:
     """A finetuned run on its task under its skill; a pre-trained one on every task of its domain.
 
-    Without `skill`, each episode of a pre-trained agent follows a skill of its own, drawn at random (zero-shot).
+    Without `skill`, each episode of a pre-trained agent follows a skill of its own, drawn at random (zero-shot). The
+    run's environment is made only if that executes nothing of whoever made the run, or with `trust`.
     """
     opened = Run(run)
-    config = config_of(opened)
     agent = load(run, at=at)
     if skill is not None:
         skill = np.array(_whole_skill(np.ravel(skill).tolist(), agent), np.float32)
     used = agent.skill if skill is None else skill
-    env = envs.make(phase_of(opened).environment(config), num_envs=episodes, seed=seed)
+    env = open_env(opened, num_envs=episodes, seed=seed, trust=trust)
     try:
         drawn = agent.objective.skills.sample(episodes, np.random.default_rng(seed)) if used is None else used
         measured = rollout(agent, env, drawn, seed=seed).returns
@@ -230,13 +267,35 @@ def evaluate(
     return Evaluation(None if used is None else used.tolist(), {task: r.tolist() for task, r in measured.items()})
 
 
-def chosen_skill(run: Run) -> Array | None:
-    """The skill that a finetuning settled on; None if there is none yet, or none to choose."""
-    for name in ("result.json", "trials.json"):
-        if (run.path / name).exists() and (skill := read_json(run.path / name).get("skill")) is not None:
-            return np.array(skill, np.float32)
-    given = run.config.get("skill")
-    return None if given is None else np.array(given, np.float32)
+def chosen_skill(run: Run, dim: int) -> Array | None:
+    """The skill that a finetuning settled on; None if there is none yet, or none to choose.
+
+    Should result.json and trials.json be lost, the checkpoint knows it too.
+    """
+    if phase_of(run).intrinsic:
+        return None
+    found = [read_object(run.path / name) for name in ("result.json", "trials.json")]
+    said = [document.get("skill") for document in found if not isinstance(document, str)]
+    skill = next((one for one in (*said, run.config.get("skill")) if one is not None), None)
+    if skill is None and len(said) < len(found):
+        skill = run.chosen_skill()
+    if skill is None:
+        return None
+    numbers = np.array(skill, np.float32) if _are_numbers(skill) else np.zeros(0, np.float32)
+    if numbers.shape != (dim,) or not np.isfinite(numbers).all():
+        raise UserError(f"the skill in {run.path} is not {dim} finite numbers: it was not written by cic")
+    return numbers
+
+
+def _are_numbers(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(type(one) in (int, float) and abs(one) < 1e30 for one in value)
+
+
+def open_env(run: Run, *, num_envs: int, seed: int, trust: bool = False) -> VectorEnv:
+    """The environment of a run, made only if it may be."""
+    config = config_of(run)
+    _check_source(run, config, trust)
+    return envs.make(phase_of(run).environment(config), num_envs=num_envs, seed=seed)
 
 
 # ---- making and opening ----------------------------------------------------------------------------------------
@@ -244,27 +303,33 @@ def chosen_skill(run: Run) -> Array | None:
 
 def _start(path: Path, kind: str, config: Any, inherited: Tensors | None, quiet: bool) -> Finished:
     """A new run. Its parts are made first, so that a mistake in the settings leaves no folder behind."""
-    agent, env, phase = _parts(PHASES[kind], config)
+    phase = PHASES[kind]
+    agent, env = _parts(phase, config)
     if inherited is not None:
         agent.inherit(inherited, config.critic)
-    run = Run.plan(path, kind, to_dict(config))
-    loop = Loop(run, config, env, agent, phase, quiet)
+    run = Run.plan(path, kind, to_dict(config), agent.spaces)
+    loop = Loop(run, config, env, agent, phase(config), quiet)
     title = get_objective(config.objective).title
     run.create({"version": __version__, "title": title, **provenance(config.device)}, inherited)
     return Finished(path, loop.train())
 
 
-def _parts(phase: type[Phase], config: Any) -> tuple[Agent, VectorEnv, Phase]:
-    """What a loop is made of."""
-    agent = make_agent(phase, config)
-    env = envs.make(phase.environment(config), num_envs=config.num_envs, seed=config.seed)
-    return agent, env, phase(config)
+def _parts(phase: type[Phase], config: Any) -> tuple[Agent, VectorEnv]:
+    """What a loop is made of, if there is room for it."""
+    check_numbers(config)
+    env = envs.make(phase.environment(config), num_envs=config.num_envs, seed=config.seed, timeout=config.env_timeout)
+    try:
+        check_memory(config, env.spaces, len(env.tasks))
+        return make_agent(phase, config, env.spaces), env
+    except BaseException:
+        env.close()
+        raise
 
 
-def make_agent(phase: type[Phase], config: Any) -> Agent:
+def make_agent(phase: type[Phase], config: Any, spaces: Spaces | None = None) -> Agent:
     """The agent that a run's settings describe, with fresh weights."""
     return build_agent(
-        _spaces(phase.environment(config)),
+        spaces or _spaces(phase.environment(config)),
         config.objective,
         config.options,
         config.learner,
@@ -275,10 +340,9 @@ def make_agent(phase: type[Phase], config: Any) -> Agent:
 
 
 def _spaces(name: str) -> Spaces:
-    domain, _ = envs.split_name(name)
-    known = envs.domains().get(domain)
+    known = _built_in_spaces(name)
     if known is not None:
-        return Spaces(known.obs, known.action)
+        return known
     env = envs.make(name)
     try:
         return env.spaces
@@ -286,11 +350,44 @@ def _spaces(name: str) -> Spaces:
         env.close()
 
 
+def _built_in_spaces(name: str) -> Spaces | None:
+    domain, _ = envs.split_name(name)
+    known = envs.domains().get(domain)
+    return None if known is None else Spaces(known.obs, known.action)
+
+
 def _load_agent(run: Run, config: Any, at: int | None) -> tuple[Agent, int]:
-    agent = make_agent(phase_of(run), config)
-    weights, step = run.weights(at)
+    """From the run folder alone: its config, the sizes that it names and its weights."""
+    spaces = run.spaces or _built_in_spaces(phase_of(run).environment(config))
+    if spaces is None:
+        raise UserError(f"{run.path / 'config.json'} does not say how large observations and actions are")
+    check_numbers(config)
+    check_memory(config, spaces, trains=False)
+    agent = make_agent(phase_of(run), _on_this_machine(config), spaces)
+    weights, step = run.weights(at, weights_limit(agent))
     load_weights(agent, weights, run.path)
     return agent, step
+
+
+def _on_this_machine(config: Any) -> Any:
+    """The config, on the CPU where the run's device is missing."""
+    try:
+        check_device(config.device)
+    except UserError as error:
+        warnings.warn(f"{error}; using the CPU", stacklevel=2)
+        return dataclasses.replace(config, device="cpu")
+    return config
+
+
+def _check_source(run: Run, config: Any, trust: bool) -> None:
+    """An environment that a run's file names, and not the user, must not bring code along."""
+    name = phase_of(run).environment(config)
+    danger = envs.would_run(name)
+    if danger and not (trust or os.environ.get(TRUST) == "1"):
+        raise UserError(
+            f'the environment "{plain(name)}" of {run.path} {plain(danger)}: if you know who made the run, '
+            f"allow that with --trust (or {TRUST}=1)"
+        )
 
 
 def _new_folder(out: Path | str | None, name: str) -> Path:
@@ -302,9 +399,6 @@ def _new_folder(out: Path | str | None, name: str) -> Path:
 
 def _check(config: LoopConfig[Any]) -> None:
     """What this machine cannot do, before anything is made."""
-    try:
-        torch.empty(0, device=config.device)
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f'the device "{config.device}" cannot be used here: {str(error).splitlines()[0]}') from None
+    check_device(config.device)
     if config.wandb and find_spec("wandb") is None:
         raise UserError("logging to Weights & Biases needs its package: pip install 'cic[wandb]'")

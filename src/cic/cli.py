@@ -141,10 +141,12 @@ def _resumed(args: list[str], kind: str) -> bool:
 
     if (run := Run(path)).kind != kind:
         raise UserError(f"{path} is a {run.kind} run: continue it with `cic {run.kind} --resume {path}`")
-    rest = [arg for arg in args if arg not in ("--resume", path, f"--resume={path}", "--quiet")]
+    device = _peek(args, "--device")
+    known = ("--resume", path, f"--resume={path}", "--quiet", "--trust", "--device", device, f"--device={device}")
+    rest = [arg for arg in args if arg not in known]
     if rest:
         raise UserError(f"a resumed run keeps its settings; drop {' '.join(rest)}")
-    _announce(resume(path, quiet="--quiet" in args))
+    _announce(resume(path, quiet="--quiet" in args, device=device, trust="--trust" in args))
     return True
 
 
@@ -172,7 +174,7 @@ def _pretrain(args: list[str]) -> None:
     scale = _peek(args, "--scale") or "laptop"
     default = pretrain_defaults(tyro.MISSING, objective, scale, _peek(args, "--preset"), learner)
     out = tyro.conf.arg(help="Folder of the run; by default a new one under runs/.")
-    again = tyro.conf.arg(help="Continue this run instead; takes no other setting but --quiet.")
+    again = tyro.conf.arg(help="Continue this run instead; takes no other setting but --quiet, --device and --trust.")
     cls = _wrap(
         "Pretrain",
         generic[get_objective(objective).Options, get_learner(learner).Config],
@@ -242,6 +244,8 @@ class EvaluateArgs:
     """Use the weights of this step's milestone."""
     json: bool = False
     """Print JSON instead of a table."""
+    trust: bool = False
+    """Make the run's environment even if that imports a module that its config.json names."""
 
 
 def _evaluate(args: list[str]) -> None:
@@ -254,7 +258,7 @@ def _evaluate(args: list[str]) -> None:
     if given.episodes < 1:
         raise UserError(f"episodes must be at least 1, not {given.episodes}")
     skill = None if given.skill is None else np.array(given.skill, np.float32)
-    found = evaluate(given.run, episodes=given.episodes, skill=skill, seed=given.seed, at=given.at)
+    found = evaluate(given.run, episodes=given.episodes, skill=skill, seed=given.seed, at=given.at, trust=given.trust)
     if given.json:
         print(json.dumps(dataclasses.asdict(found)))
         return
@@ -279,6 +283,8 @@ class SkillsArgs:
     """Use the weights of this step's milestone."""
     out: Path | None = None
     """Where skills.csv, skills.png and skills.mp4 go; by default the run's pictures/."""
+    trust: bool = False
+    """Make the run's environment even if that imports a module that its config.json names."""
     video: bool = True
     """Also film the skills side by side, where OpenGL is there."""
 
@@ -299,6 +305,7 @@ def _skills(args: list[str]) -> None:
         at=given.at,
         out=given.out,
         video=given.video,
+        trust=given.trust,
     )
     _table(
         found.header, [[f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in row] for row in found.rows]

@@ -57,7 +57,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         if not isinstance(value, list | tuple):
             raise UserError(f"{where} must be a list, not {value!r}")
         return tuple(_value(arguments[0], item, where) for item in value)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+    if hint is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 1023:
         return float(value)
     if isinstance(hint, type) and (not isinstance(value, hint) or (hint is int and isinstance(value, bool))):
         raise UserError(f"{where} must be {hint.__name__}, not {value!r}")

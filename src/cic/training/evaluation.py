@@ -61,11 +61,13 @@ def rollout(
     return Rollout(returns, lengths, [np.stack(rows) for rows in seen])
 
 
-def evaluate_task(agent: Agent, name: str, skill: Array, *, episodes: int, seed: int) -> npt.NDArray[np.float64]:
+def evaluate_task(
+    agent: Agent, name: str, skill: Array, *, episodes: int, seed: int, timeout: float = 0.0
+) -> npt.NDArray[np.float64]:
     """The returns of `episodes` episodes of the task under the mean action; the copies run side by side."""
     from cic import envs
 
-    env = envs.make(name, num_envs=episodes, seed=seed)
+    env = envs.make(name, num_envs=episodes, seed=seed, timeout=timeout)
     try:
         return rollout(agent, env, skill, seed=seed).returns["reward"]
     finally:

@@ -13,6 +13,7 @@ from cic.envs.base import VectorEnv
 from cic.learning.objectives import Objective, get_objective
 from cic.training.evaluation import evaluate_task
 from cic.training.phase import Arrays, Phase
+from cic.training.restoring import require_trials
 from cic.training.selection import SearchConfig, SkillSearch
 from cic.training.settings import FinetuneConfig
 
@@ -101,7 +102,12 @@ class Finetuning(Phase):
         loop.require_finite_update()
         seed = int(np.random.SeedSequence([self.config.seed, loop.step]).generate_state(1)[0] >> 1)
         returns = evaluate_task(
-            loop.agent, self.config.task, self.search.current, episodes=self.config.eval_episodes, seed=seed
+            loop.agent,
+            self.config.task,
+            self.search.current,
+            episodes=self.config.eval_episodes,
+            seed=seed,
+            timeout=self.config.env_timeout,
         )
         numbers = {"eval/return": float(returns.mean()), "eval/std": float(returns.std())}
         loop.require_finite(numbers)
@@ -118,6 +124,8 @@ class Finetuning(Phase):
         return {}, self.search.state()
 
     def restore(self, arrays: Arrays, state: dict[str, Any]) -> None:
+        most = self.budget // self.search.trial_steps + 2
+        require_trials(state, most, self.loop.agent.objective.skills.dim)
         self.search.restore(state)
         if not self.search.searching and self.search.trials:
             self.loop.run.write_trials(self.search.table())

@@ -12,6 +12,7 @@ from cic.learning.agent import Agent
 from cic.learning.objectives import get_objective
 from cic.training.evaluation import Coverage
 from cic.training.phase import Arrays, Phase
+from cic.training.restoring import require_like, whole
 from cic.training.selection import RandomSkills
 from cic.training.settings import PretrainConfig
 
@@ -81,6 +82,7 @@ class Pretraining(Phase):
         return self._skills.state() | {"visited": self.coverage.visited}, {"counted": self._counted}
 
     def restore(self, arrays: Arrays, state: dict[str, Any]) -> None:
+        require_like(arrays, self.state()[0])
         self._skills.restore(arrays)
         self.coverage.visited = np.array(arrays["visited"])
-        self._counted = state["counted"]
+        self._counted = whole(state, "counted", 0, self.loop.step)

@@ -52,6 +52,8 @@ class LoopConfig(Generic[L]):
     """Threads of a matrix product."""
     compile: Mode = "auto"
     """Compile the updates (20 s, needs g++): on, off, or auto, which is on from 10,000 updates."""
+    env_timeout: float = 0.0
+    """Seconds after which an environment of yours that does not come back from a step ends the run; 0 is never."""
     wandb: bool = False
     """Also log to Weights & Biases (needs the extra `wandb`)."""
     learner: str = "ddpg"
@@ -64,6 +66,7 @@ class LoopConfig(Generic[L]):
             require(getattr(self, name) >= 1, f"{name} must be at least 1, not {getattr(self, name)}")
         require(0 <= self.seed < 2**31, f"seed must lie in [0, 2³¹), not {self.seed}")
         require(self.warmup >= 0, f"warmup must not be negative, not {self.warmup}")
+        require(0 <= self.env_timeout <= 1e6, f"env_timeout must lie in [0, 10⁶] seconds, not {self.env_timeout}")
 
 
 @dataclass(frozen=True, kw_only=True)
