@@ -26,13 +26,26 @@ SEARCH = {"search": "random", "search_steps": 1_600, "trial_steps": 160, "trial_
 CORNERS = ("top_left", "top_right", "bottom_left", "bottom_right")
 
 
+MARK = "made-by-the-demo"
+
+
+def make_room(out: Path) -> None:
+    """Take away what an earlier demo made there. A folder that is not the demo's is left alone."""
+    if out.exists() and not (out / MARK).is_file() and (not out.is_dir() or any(out.iterdir())):
+        raise SystemExit(f"demo: {out} was not made by the demo: choose another --out, or move it away")
+    runs = ["skills", *(f"{corner}-{kind}" for corner in CORNERS for kind in ("cic", "scratch"))]
+    for run in runs:
+        shutil.rmtree(out / run, ignore_errors=True)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / MARK).touch()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for the runs and the picture")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    if given.out.exists():
-        shutil.rmtree(given.out)
+    make_room(given.out)
     began = time.monotonic()
 
     print(f"1. Discover skills in point_mass: {PRETRAIN['steps']:,} steps without any reward.", flush=True)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from helpers import steady
+from hypothesis import given
+from hypothesis import strategies as st
 
+from cic.core.errors import UserError
 from cic.learning.objectives import SkillSpace
 
 COUNT = 20_000
@@ -73,3 +79,41 @@ def test_no_skills_are_empty_rows(draw: Draw) -> None:
 def test_the_generator_alone_decides(draw: Draw, kind: str) -> None:
     assert (draw(kind, 6, 50, seed=3) == draw(kind, 6, 50, seed=3)).all()
     assert (draw(kind, 6, 50, seed=3) != draw(kind, 6, 50, seed=4)).any()
+
+
+# ---- skills that somebody wrote down ---------------------------------------------------------------------------
+
+
+@steady
+@given(st.sampled_from(["box", "sphere", "onehot"]), st.integers(2, 8), st.integers(0, 2**31))
+def test_every_skill_that_is_drawn_is_one(kind: Any, dim: int, seed: int) -> None:
+    space = SkillSpace(kind, dim)
+    skill = space.sample(1, np.random.default_rng(seed))[0]
+    assert (space.check(skill.tolist()) == skill).all()
+
+
+def test_one_number_stands_for_all_of_a_box_and_for_the_place_of_a_corner() -> None:
+    assert SkillSpace("box", 3).check([0.25]).tolist() == [0.25] * 3
+    assert SkillSpace("onehot", 4).check([3]).tolist() == [0, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "numbers", "sentence"),
+    [
+        ("box", [50.0], r"skills lie in \[0, 1\]: 50 does not"),
+        ("box", [0.5, -0.1, 0.5], "-0.1 does not"),
+        ("box", [0.5, 0.5], "--skill has 2 numbers, but this agent's skills have dimension 3"),
+        ("box", [math.nan], "finite"),
+        ("onehot", [3.0], "this agent has the skills 0 to 2: there is no skill 3"),
+        ("onehot", [-1.0], "there is no skill -1"),
+        ("onehot", [0.5], "there is no skill 0.5"),
+        ("onehot", [1.0, 1.0, 0.0], "one 1 and else 0: give its place, 0 to 2"),
+        ("onehot", [1.0, 0.0], "2 numbers"),
+        ("sphere", [1.0, 1.0, 0.0], "have length 1, not 1.414: divide by it"),
+        ("sphere", [1.0], "1 numbers"),
+        ("none", [1.0], "no skills: drop --skill"),
+    ],
+)
+def test_what_is_no_skill_is_said(kind: Any, numbers: list[float], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        SkillSpace(kind, 0 if kind == "none" else 3).check(numbers)

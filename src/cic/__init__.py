@@ -3,9 +3,9 @@
 import cic
 
 skills = cic.pretrain("walker", "cic", steps=100_000)
-tuned = cic.finetune(skills.path, "walker-run")
+tuned = cic.finetune(skills.path, "run")
 agent = cic.load(tuned.path)
-action = agent.act(obs, skill)
+action = agent.act(obs)
 """
 
 from importlib import import_module
@@ -18,6 +18,7 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from cic.api import evaluate, finetune, load, pretrain, resume
+    from cic.export import export_policy
     from cic.learning.objectives import Objective, SkillSpace, register
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "SkillSpace",
     "envs",
     "evaluate",
+    "export_policy",
     "finetune",
     "load",
     "pretrain",
@@ -34,6 +36,7 @@ __all__ = [
 ]
 
 _HOMES = dict.fromkeys(("Objective", "SkillSpace", "register"), "cic.learning.objectives")
+_HOMES["export_policy"] = "cic.export"
 
 
 def __getattr__(name: str) -> Any:
@@ -41,3 +44,8 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'cic' has no attribute '{name}'")
     return getattr(import_module(_HOMES.get(name, "cic.api")), name)
+
+
+def __dir__() -> list[str]:
+    """The public API and nothing else."""
+    return [*__all__, "__version__"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import secrets
+import sys
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.util import find_spec
@@ -18,9 +18,11 @@ import numpy as np
 from cic import __version__, envs
 from cic.core.config import to_dict
 from cic.core.errors import UserError
+from cic.core.imports import imported
 from cic.core.types import Array, Spaces
 from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent, build_agent
+from cic.learning.contract import check_contract
 from cic.learning.objectives import NoOptions, get_objective
 from cic.runs.folder import Run
 from cic.runs.provenance import provenance
@@ -73,6 +75,11 @@ def pretrain(
     name, task = envs.split_name(config.domain)
     if task is not None:
         raise UserError(f'pre-training is reward-free: give the domain "{name}", not the task "{config.domain}"')
+    if config.objective == "ddpg":
+        raise UserError(
+            "ddpg has no reward of its own to pre-train with: learn a task by "
+            f"`cic finetune --scratch --task {name}-…`, or choose another objective"
+        )
     _check(config)
     path = _new_folder(out, f"pretrain-{config.objective}-{config.domain}-s{config.seed}")
     return _start(path, "pretrain", config, None, quiet)
@@ -91,11 +98,13 @@ def finetune(
 ) -> Finished:
     """Adapt a run's skills to a task; with `run=None`, learn the task from scratch with the same budget.
 
-    Without `scale`, that of the pre-training and its learner's settings.
+    Without `scale`, that of the pre-training and its learner's settings. In the run's domain, "run" is short for
+    "walker-run". A pre-training that is not finished must be asked for by a step of its weights (`at`).
     """
     given = (
         task if isinstance(task, FinetuneSettings) else override(starting_point(run, task, scale, learner), settings)
     )
+    given = dataclasses.replace(given, task=_whole_task(run, given.task))
     domain, name = envs.split_name(given.task)
     if name is None and domain in envs.domains():
         tasks = ", ".join(f"{domain}-{known}" for known in envs.domains()[domain].tasks)
@@ -104,7 +113,8 @@ def finetune(
     source = _source(run, at, domain, given) if run is not None else None
     config = _finetune_config(given, source, str(run))
     path = _new_folder(out, f"finetune-{config.objective}-{config.task}-s{config.seed}")
-    return _start(path, "finetune", config, source.weights if source else None, quiet)
+    origin = f"starts from {run} at step {source.step:,}" if source else ""
+    return _start(path, "finetune", config, source.weights if source else None, quiet, origin)
 
 
 def starting_point(
@@ -118,6 +128,14 @@ def starting_point(
     if scale is None and start.learner == before.learner:
         return dataclasses.replace(start, learning=before.learning)
     return start
+
+
+def _whole_task(run: Path | str | None, task: str) -> str:
+    """A task's own name ("run") is understood in the domain of the pre-training."""
+    if run is None:
+        return task
+    known = envs.domains().get(str(Run(run).config.get("domain")))
+    return f"{known.name}-{task}" if known is not None and task in known.tasks else task
 
 
 @dataclass(frozen=True)
@@ -146,20 +164,31 @@ def _source(path: Path | str, at: int | None, domain: str, given: FinetuneSettin
             f"{path} has networks of width {config.learning.hidden}, the finetuning asks for {given.learning.hidden}: "
             f"add --hidden {config.learning.hidden} or --scale {config.scale}"
         )
-    agent, step = _load_agent(run, config, at)
+    agent, step = _final_agent(run, config) if at is None else _load_agent(run, config, at)
     return _Source(agent, agent.state_dict(), config, step)
 
 
-def _whole_skill(given: Sequence[float], agent: Agent) -> tuple[float, ...]:
-    """The skill as it was given; one number stands for all dimensions."""
-    dim = agent.objective.skills.dim
-    if dim == 0:
-        raise UserError("this agent has no skills: drop --skill")
-    if len(given) not in (1, dim):
-        raise UserError(f"--skill has {len(given)} numbers, but this agent's skills have dimension {dim}")
-    if not np.isfinite(given).all():
-        raise UserError(f"--skill must be finite numbers, not {' '.join(map(str, given))}")
-    return tuple(given) if len(given) == dim else tuple(given) * dim
+def _final_agent(run: Run, config: Any) -> tuple[Agent, int]:
+    step = _final_step(run)
+    try:
+        return _load_agent(run, config, step)
+    except UserError as error:
+        held = ", ".join(map(str, run.steps_held()))
+        raise UserError(f"{error}: choose other weights with --at (there are: {held})") from None
+
+
+def _final_step(run: Run) -> int:
+    """Where a finished run ended; one that is not finished has weights that somebody must choose."""
+    result = run.result()
+    if result is not None:
+        step = result.get("step")
+        return step if isinstance(step, int) else run.steps_held()[-1]
+    reached = run.reached()
+    held = ", ".join(map(str, run.steps_held())) or "none yet"
+    raise UserError(
+        f"{run.path} is not finished (step {reached:,} of {run.config['steps']:,}): continue it with "
+        f"`cic {run.kind} --resume {run.path}`, or choose weights with --at (there are: {held})"
+    )
 
 
 def _finetune_config(given: FinetuneSettings[Any], source: _Source | None, path: str) -> FinetuneConfig[Any, Any]:
@@ -170,7 +199,7 @@ def _finetune_config(given: FinetuneSettings[Any], source: _Source | None, path:
         origin: dict[str, Any] = {"objective": "ddpg", "pretrained": None, "pretrain_steps": 0, "pretrain_seed": None}
         return FinetuneConfig(**shared, **origin, options=NoOptions())
     if given.skill is not None:
-        shared["skill"] = _whole_skill(given.skill, source.agent)
+        shared["skill"] = tuple(source.agent.objective.skills.check(given.skill).tolist())
     return FinetuneConfig(
         **shared,
         objective=source.config.objective,
@@ -181,13 +210,24 @@ def _finetune_config(given: FinetuneSettings[Any], source: _Source | None, path:
     )
 
 
-def resume(run: Path | str, *, quiet: bool = False, device: str | None = None, trust: bool = False) -> Finished:
+def resume(
+    run: Path | str,
+    *,
+    steps: int | None = None,
+    quiet: bool = False,
+    device: str | None = None,
+    trust: bool = False,
+) -> Finished:
     """Continue a stopped run to its end, as if it had never stopped.
 
+    With `steps`, to another end, also if it is finished: as if it had been meant to be that long from the start. A
+    finished run goes back to its last checkpoint before the end, where it had not yet made up its final numbers.
     On another `device` than the run's it goes on, but not to the bit. `trust` as in `evaluate`.
     """
     opened = Run(run)
-    if (result := opened.result()) is not None:
+    if steps is not None:
+        opened.extend(steps)
+    elif (result := opened.result()) is not None:
         return _already_finished(opened, result)
     config = config_of(opened)
     if device is not None:
@@ -223,7 +263,9 @@ def load(run: Path | str, *, at: int | None = None) -> Agent:
     A finetuned agent acts by the skill that it chose unless it is given another. No environment is made.
     """
     opened = Run(run)
-    agent, _ = _load_agent(opened, config_of(opened), at)
+    agent, step = _load_agent(opened, config_of(opened), at)
+    if at is None and not opened.finished:
+        warnings.warn(f"{run} is not finished: these are its weights of step {step:,}", stacklevel=2)
     agent.skill = chosen_skill(opened, agent.objective.skills.dim)
     return agent
 
@@ -253,7 +295,7 @@ def evaluate(
     opened = Run(run)
     agent = load(run, at=at)
     if skill is not None:
-        skill = np.array(_whole_skill(np.ravel(skill).tolist(), agent), np.float32)
+        skill = agent.objective.skills.check(np.ravel(skill).tolist())
     used = agent.skill if skill is None else skill
     env = open_env(opened, num_envs=episodes, seed=seed, trust=trust)
     try:
@@ -301,7 +343,7 @@ def open_env(run: Run, *, num_envs: int, seed: int, trust: bool = False) -> Vect
 # ---- making and opening ----------------------------------------------------------------------------------------
 
 
-def _start(path: Path, kind: str, config: Any, inherited: Tensors | None, quiet: bool) -> Finished:
+def _start(path: Path, kind: str, config: Any, inherited: Tensors | None, quiet: bool, origin: str = "") -> Finished:
     """A new run. Its parts are made first, so that a mistake in the settings leaves no folder behind."""
     phase = PHASES[kind]
     agent, env = _parts(phase, config)
@@ -310,7 +352,10 @@ def _start(path: Path, kind: str, config: Any, inherited: Tensors | None, quiet:
     run = Run.plan(path, kind, to_dict(config), agent.spaces)
     loop = Loop(run, config, env, agent, phase(config), quiet)
     title = get_objective(config.objective).title
-    run.create({"version": __version__, "title": title, **provenance(config.device)}, inherited)
+    about = {"version": __version__, "title": title, "imports": imported(), **provenance(config.device)}
+    run.create(about, inherited)
+    if origin and not quiet:
+        print(f"{phase.title}  {origin}", file=sys.stderr)
     return Finished(path, loop.train())
 
 
@@ -320,7 +365,10 @@ def _parts(phase: type[Phase], config: Any) -> tuple[Agent, VectorEnv]:
     env = envs.make(phase.environment(config), num_envs=config.num_envs, seed=config.seed, timeout=config.env_timeout)
     try:
         check_memory(config, env.spaces, len(env.tasks))
-        return make_agent(phase, config, env.spaces), env
+        agent = make_agent(phase, config, env.spaces)
+        if phase.intrinsic:
+            check_contract(agent.objective, config.objective)
+        return agent, env
     except BaseException:
         env.close()
         raise
@@ -400,5 +448,10 @@ def _new_folder(out: Path | str | None, name: str) -> Path:
 def _check(config: LoopConfig[Any]) -> None:
     """What this machine cannot do, before anything is made."""
     check_device(config.device)
+    if config.steps <= config.warmup:
+        warnings.warn(
+            f"nothing will be learned: {config.steps:,} steps are no more than the warm-up of {config.warmup:,}",
+            stacklevel=3,
+        )
     if config.wandb and find_spec("wandb") is None:
         raise UserError("logging to Weights & Biases needs its package: pip install 'cic[wandb]'")

@@ -111,6 +111,10 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
     def restore(self, state: State) -> None:
         """Continue from what `state` returned, here or in another process."""
 
+    def physics(self) -> npt.NDArray[np.float64]:
+        """(N, state): what the simulator itself keeps of each copy (positions, velocities); none by default."""
+        return np.zeros((self.num_envs, 0))
+
     @abstractmethod
     def render(self, index: int = 0, width: int = 320, height: int = 240) -> npt.NDArray[np.uint8]:  # type: ignore[override]
         """A picture of one copy, (height, width, 3)."""

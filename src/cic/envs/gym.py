@@ -128,6 +128,12 @@ class GymEnv(VectorEnv):
     def _observe(self) -> Array:
         return self._obs.copy()
 
+    def physics(self) -> npt.NDArray[np.float64]:
+        """Of MuJoCo environments; nobody else's is known."""
+        found = [foreign_state.mujoco_physics(env) for env in self._envs]
+        rows = [np.concatenate([f[1].qpos, f[1].qvel, f[1].act]) for f in found if f is not None]
+        return np.array(rows) if len(rows) == self.num_envs else super().physics()
+
     def state(self) -> State:
         state: State = {
             "steps": self._steps.copy(),

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cic.core.errors import UserError, unknown
+from cic.core.imports import HINT
 from cic.envs.catalogue import DOMAINS, names
 
 if TYPE_CHECKING:
@@ -128,4 +129,6 @@ def _unknown_environment(name: str) -> UserError:
         options = " or ".join(f'"{option}"' for option in near)
         return UserError(f'unknown environment "{name}"; did you mean {options}?')
     domains = ", ".join([*DOMAINS, *_OWN])
-    return UserError(f'unknown environment "{name}"; the domains are {domains}, and `cic envs` lists their tasks')
+    return UserError(
+        f'unknown environment "{name}"; the domains are {domains}, and `cic envs` lists their tasks {HINT}'
+    )

@@ -58,6 +58,12 @@ class Agent(nn.Module):
         result: Array = self.learner.act(x, explore, self.generator).cpu().numpy()
         return result if np.ndim(obs) == 2 else result[0]
 
+    def predict(
+        self, observation: Array, state: Any = None, episode_start: Any = None, deterministic: bool = True
+    ) -> tuple[Array, Any]:
+        """`act` in the form of Stable-Baselines3, by the agent's own skill: the actions, and the state as it came."""
+        return self.act(observation, explore=not deterministic), state
+
     def _tensors(self, obs: Array, skill: Array | None) -> tuple[Tensor, Tensor]:
         obs = np.ascontiguousarray(obs, np.float32)
         skill = np.zeros(0, np.float32) if skill is None else np.ascontiguousarray(skill, np.float32)

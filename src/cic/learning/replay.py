@@ -40,6 +40,7 @@ class Replay:
         nstep: int = 3,
         gamma: float = 0.99,
         tasks: int = 0,
+        physics: int = 0,
     ) -> None:
         self.slots = capacity // num_envs
         if self.slots <= nstep:
@@ -52,6 +53,7 @@ class Replay:
         self.action = np.zeros((records, spaces.action), np.float32)
         self.reward = np.zeros(records, np.float32)
         self.task_rewards = np.zeros((records, tasks), np.float32)  # of every task that the environment reports
+        self.physics = np.zeros((records, physics), np.float64)  # the simulator's state at the observation, if kept
         self.terminated = np.zeros(records, np.bool_)
         self.valid = np.zeros(records, np.bool_)  # may a sample start here?
         self.skill_id = np.zeros(records, np.int64)  # ~id marks an episode's final observation
@@ -82,6 +84,7 @@ class Replay:
         *,
         begins: Bools | None = None,
         task_rewards: Array | None = None,
+        physics: npt.NDArray[np.float64] | None = None,
     ) -> None:
         """One step of every copy: what was seen, what was done, what came of it.
 
@@ -95,14 +98,18 @@ class Replay:
         self.terminated[at] = terminated
         if task_rewards is not None:
             self.task_rewards[at] = task_rewards
+        if physics is not None:
+            self.physics[at] = physics
         changed = (skill != self.last_skill).any(axis=1) | (self.last_skill_id < 0)
         self.begins[at] = first | changed | (False if begins is None else begins)
         self.skill_id[at] = self._intern(skill, np.flatnonzero(changed))
 
-    def finish(self, obs: Array, done: Bools) -> None:
+    def finish(self, obs: Array, done: Bools, physics: npt.NDArray[np.float64] | None = None) -> None:
         """The final observation of the copies that are `done`; their next record begins a new episode."""
         copies = np.flatnonzero(done)
         at = self._advance(copies, obs[copies])
+        if physics is not None:
+            self.physics[at] = physics[copies]
         self.skill_id[at] = ~self.last_skill_id[copies]
         self.begins[at] = False
         self.age[copies] = 0
@@ -289,7 +296,7 @@ class Replay:
     # ---- checkpoints -------------------------------------------------------------------------------------------
 
     _SMALL = ("skills", "written", "age", "last_skill", "last_skill_id")
-    _RECORDS = ("obs", "action", "reward", "task_rewards", "terminated", "valid", "skill_id", "begins")
+    _RECORDS = ("obs", "action", "reward", "task_rewards", "physics", "terminated", "valid", "skill_id", "begins")
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Everything, as arrays; only the filled part of the ring."""

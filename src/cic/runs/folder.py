@@ -21,6 +21,7 @@ import fcntl
 import hashlib
 import json
 import os
+import platform
 import shutil
 import warnings
 from collections.abc import Iterable, Mapping
@@ -37,6 +38,7 @@ from cic.runs.storage import (
     Damaged,
     DiskError,
     Tensors,
+    read_arrays,
     read_folder,
     read_json,
     read_tensors,
@@ -76,6 +78,7 @@ class Run:
             )
         if header["kind"] not in KINDS or not isinstance(header["config"], dict):
             raise UserError(f"{self.path / 'config.json'} is not the config of a run")
+        self.about: dict[str, Any] = {key: header[key] for key in header if key not in ("format", "kind", "config")}
         self.kind: str = header["kind"]
         self.config: dict[str, Any] = header["config"]
         self.spaces = _spaces(header.get("spaces"))
@@ -85,7 +88,8 @@ class Run:
     def plan(cls, path: Path | str, kind: str, config: dict[str, Any], spaces: Spaces | None = None) -> Run:
         """A run that is not on disk yet: `create` makes its folder."""
         run = cls.__new__(cls)
-        run.path, run.kind, run.config, run.spaces, run._lock = Path(path), kind, config, spaces, None
+        run.path, run.kind, run.config, run.spaces = Path(path), kind, config, spaces
+        run.about, run._lock = {}, None
         return run
 
     def create(self, about: dict[str, Any], inherited: Tensors | None = None) -> Run:
@@ -110,13 +114,33 @@ class Run:
             raise UserError(
                 f"{self.path} holds a run already: continue it with --resume {self.path}, or choose another --out"
             )
-        header: dict[str, Any] = {"format": FORMAT, "kind": self.kind, **about}
-        if self.spaces is not None:
-            header["spaces"] = self.spaces._asdict()
         if inherited is not None:
             write_folder(self.path / "inherited", {"agent": inherited}, {}, {})
         # Last, because it makes the folder a run: one that was killed before can simply be started again.
-        write_json(self.path / "config.json", header | {"config": self.config})
+        self.about = about if self.spaces is None else {**about, "spaces": self.spaces._asdict()}
+        self._write_header()
+
+    def _write_header(self) -> None:
+        header = {"format": FORMAT, "kind": self.kind, **self.about, "config": self.config}
+        write_json(self.path / "config.json", header)
+
+    def extend(self, steps: int) -> None:
+        """Let the run be `steps` long, finished or not. Its last checkpoint before the end is then the newest: the one
+        at the end has already done what only the end does."""
+        planned = int(self.config["steps"])
+        if steps < planned or (self.finished and steps == planned):
+            raise UserError(f"{self.path} has {planned:,} steps already: --steps must be more")
+        self.lock()
+        try:
+            for end in [folder for folder in self.checkpoints() if int(folder.name) >= planned]:
+                shutil.rmtree(end)
+            (self.path / "result.json").unlink(missing_ok=True)
+            if steps > planned:
+                self.about = self.about | {"extended": [*self.about.get("extended", []), planned]}
+                self.config = self.config | {"steps": steps}
+                self._write_header()
+        finally:
+            self.unlock()
 
     def lock(self) -> None:
         """Hold the folder for writing, so that two processes never write one run. Freed when the process ends."""
@@ -140,8 +164,10 @@ class Run:
     # ---- small files -------------------------------------------------------------------------------------------
 
     def write_status(self, state: str, step: int, message: str = "") -> None:
+        """With a heartbeat (host, process, time), by which a reader tells a run that goes on from a dead one."""
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        write_json(self.path / "status.json", {"state": state, "step": step, "message": message, "updated": now})
+        heart = {"updated": now, "host": platform.node(), "pid": os.getpid()}
+        write_json(self.path / "status.json", {"state": state, "step": step, "message": message} | heart)
 
     def write_result(self, result: dict[str, Any]) -> None:
         write_json(self.path / "result.json", result)
@@ -163,6 +189,12 @@ class Run:
         """Whether the status says so too: a run may have been killed between the two."""
         status = read_object(self.path / "status.json")
         return not isinstance(status, str) and status.get("state") == "finished"
+
+    def reached(self) -> int:
+        """The step of the last status; 0 if there is none that can be read."""
+        status = read_object(self.path / "status.json")
+        step = 0 if isinstance(status, str) else status.get("step")
+        return step if isinstance(step, int) else 0
 
     # ---- checkpoints -------------------------------------------------------------------------------------------
 
@@ -251,8 +283,8 @@ class Run:
             wanted = sorted(folders, key=lambda folder: int(folder.name), reverse=True)
         # A milestone first: it stays, so a step means the same weights whether its checkpoint is still there or not.
         elif not (wanted := [folder for folder in reversed(folders) if int(folder.name) == step]):
-            known = sorted({int(folder.name) for folder in folders})
-            raise UserError(f"{self.path} has no weights at step {step}; there are: {', '.join(map(str, known))}")
+            known = ", ".join(map(str, self.steps_held()))
+            raise UserError(f"{self.path} has no weights at step {step}; there are: {known}")
         for folder in wanted:
             try:
                 return _weights(folder, limit), int(folder.name)
@@ -262,8 +294,25 @@ class Run:
                 warnings.warn(f"{error}; using the weights before it", stacklevel=2)
         raise AssertionError
 
+    def replay(self) -> Arrays:
+        """The experience in the newest checkpoint, as the replay's own `state`."""
+        for folder in reversed(self.checkpoints()):
+            try:
+                verify(folder, only="replay.safetensors")
+            except Damaged as error:
+                warnings.warn(f"{error}; using the checkpoint before it", stacklevel=2)
+                continue
+            return read_arrays(folder / "replay.safetensors")
+        raise UserError(f"{self.path} has no intact checkpoint, and so no replay")
+
+    def steps_held(self) -> list[int]:
+        """The steps whose weights are here."""
+        return sorted({int(folder.name) for folder in [*self.checkpoints(), *self.milestones()]})
+
     def _digest(self) -> str:
-        return hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()
+        """Of the settings but `steps`: a run may be made longer."""
+        config = {name: value for name, value in self.config.items() if name != "steps"}
+        return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
 
 
 def _weights(folder: Path, limit: int | None) -> Tensors:

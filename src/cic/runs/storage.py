@@ -219,13 +219,18 @@ def read_folder(
         if stem in ("agent", "optimisers"):
             tensors[stem] = read_tensors(folder / name)
         else:
-            arrays[stem] = _read(load_arrays, folder / name)
+            arrays[stem] = read_arrays(folder / name)
     return tensors, arrays, read_json(folder / "state.json")
 
 
 def read_tensors(path: Path) -> Tensors:
     """Weights from a safetensors file; anything else, pickles above all, is refused unread."""
     return _read(load_tensors, path)
+
+
+def read_arrays(path: Path) -> Arrays:
+    """The same as numpy arrays."""
+    return _read(load_arrays, path)
 
 
 def _read(load: Callable[[Path], dict[str, T]], path: Path) -> dict[str, T]:

@@ -112,7 +112,7 @@ class Finetuning(Phase):
         numbers = {"eval/return": float(returns.mean()), "eval/std": float(returns.std())}
         loop.require_finite(numbers)
         loop.write_metrics(numbers)
-        loop.reporter.note(eval=numbers["eval/return"])
+        loop.reporter.note(loop.step, eval=numbers["eval/return"])
         return [float(value) for value in returns]
 
     def result(self) -> dict[str, Any]:

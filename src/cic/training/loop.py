@@ -33,6 +33,8 @@ from cic.training.progress import Reporter
 from cic.training.settings import LoopConfig
 from cic.training.signals import StopRequest
 
+HEARTBEAT = 30.0  # seconds between two signs of life in status.json
+
 
 class Diverged(UserError):
     """A number that is none."""
@@ -59,6 +61,7 @@ class Loop:
             self.needs.nstep or config.learning.nstep,
             config.learning.gamma,
             len(env.tasks),
+            self._physics_width(),
         )
         self.step = self.updates = self.next_log = 0
         self.obs: Array = np.zeros((copies, agent.spaces.obs), np.float32)
@@ -67,8 +70,20 @@ class Loop:
         self.finished_count = np.zeros(1, np.int64)
         self._result: dict[str, Any] | None = None
         self._saved_at = -1
+        self._beat = 0.0
         self._latest: Metrics = {}
         phase.start(self)
+
+    def _physics_width(self) -> int:
+        """Numbers of the simulator's state that the replay keeps."""
+        if not self.config.keep_physics:
+            return 0
+        if not (width := self.env.physics().shape[1]):
+            raise UserError(f"{self.env.name} does not tell its simulator's state: drop --keep-physics")
+        return int(width)
+
+    def _physics(self) -> npt.NDArray[np.float64] | None:
+        return self.env.physics() if self.config.keep_physics else None
 
     # ---- from the first step to the last -----------------------------------------------------------------------
 
@@ -88,9 +103,10 @@ class Loop:
 
     def _train(self) -> dict[str, Any]:
         resumed = self._resume()
-        self.logs = Logs(self.run.path, resumed, self.step, self.config.wandb, self.run.config)
-        self.run.write_status("running", self.step)
-        with self.logs, Reporter(self.phase.title, self.config.steps, self.step, self.quiet) as self.reporter:
+        self.logs = Logs(self.run.path, resumed, self.step, self.config, self.run.config)
+        self._alive()
+        total = -(-self.config.steps // self.config.num_envs) * self.config.num_envs  # copies step together
+        with self.logs, Reporter(self.phase.title, total, self.step, self.quiet) as self.reporter:
             if not resumed:
                 self.obs, _ = self.env.reset(seed=self.config.seed)
             if compilation.wanted(self.config.compile, self.earned(self.config.steps)):
@@ -111,6 +127,12 @@ class Loop:
         if self.crossed(self.config.checkpoint_every) and self.step < self.config.steps:  # the end has its own
             self.checkpoint()
         self.reporter.advance(self.step)
+        if time.monotonic() - self._beat > HEARTBEAT:
+            self._alive()
+
+    def _alive(self) -> None:
+        self.run.write_status("running", self.step)
+        self._beat = time.monotonic()
 
     def _action(self, skill: Array) -> Array:
         if self.phase.uniform():
@@ -145,11 +167,14 @@ class Loop:
         return self.phase.relabel(batch.to(self.agent.device))
 
     def _store(self, skill: Array, begins: Bools, action: Array) -> None:
+        physics = self._physics()
         obs, reward, terminated, truncated, info = self.env.step(action)
         done = terminated | truncated
         rewards = info.get("rewards", {})
         by_task = np.stack([rewards[task] for task in self.env.tasks], axis=1) if rewards else None
-        self.replay.add(self.obs, skill, action, reward, terminated, begins=begins, task_rewards=by_task)
+        self.replay.add(
+            self.obs, skill, action, reward, terminated, begins=begins, task_rewards=by_task, physics=physics
+        )
         self.running_return += [rewards.get(task, reward) for task in self.tasks]
         self.obs = obs
         self.finished_return += self.running_return[:, done].sum(axis=1)
@@ -160,7 +185,7 @@ class Loop:
         self.step += self.config.num_envs
 
     def _begin_episodes(self, done: Bools) -> None:
-        self.replay.finish(self.obs, done)
+        self.replay.finish(self.obs, done, self._physics())
         self.running_return[:, done] = 0
         self.obs, _ = self.env.reset(options={"reset_mask": done})
 
@@ -210,13 +235,21 @@ class Loop:
 
     def _show(self, numbers: dict[str, float]) -> None:
         shown = {"reward/intrinsic": "intrinsic", "train/return": "return", "coverage/fraction": "coverage"}
-        self.reporter.note(**{label: numbers[key] for key, label in shown.items() if key in numbers})
-        self.run.write_status("running", self.step)
+        self.reporter.note(self.step, **{label: numbers[key] for key, label in shown.items() if key in numbers})
+        self._alive()
 
     def require_finite(self, numbers: dict[str, float]) -> None:
+        reward = numbers.get("reward/intrinsic", 0.0)
+        if not math.isfinite(reward) and self._sound_objective():
+            where = f"{type(self.agent.objective).__name__}.reward(batch)"
+            raise Diverged(f"the reward is {reward} by step {self.step}: look at {where}, its weights are sound")
         for name, value in numbers.items():
             if not math.isfinite(value):
                 raise Diverged(f"{name} became {value} by step {self.step}: {self._last_good()}")
+
+    def _sound_objective(self) -> bool:
+        """Are the method's weights such that its reward is its own doing?"""
+        return all(bool((value.abs() < 1e6).all()) for value in self.agent.objective.parameters())
 
     def require_finite_update(self) -> None:
         """Before the weights are used for something costly: what the latest update said of itself."""

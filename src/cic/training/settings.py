@@ -55,7 +55,17 @@ class LoopConfig(Generic[L]):
     env_timeout: float = 0.0
     """Seconds after which an environment of yours that does not come back from a step ends the run; 0 is never."""
     wandb: bool = False
-    """Also log to Weights & Biases (needs the extra `wandb`)."""
+    """Also log to Weights & Biases (needs the extra `wandb`; WANDB_MODE=offline needs no network)."""
+    wandb_project: str = "cic"
+    """Project in Weights & Biases."""
+    wandb_entity: str = ""
+    """User or team in Weights & Biases; by default the one who is logged in."""
+    wandb_group: str = ""
+    """Group of runs in Weights & Biases."""
+    wandb_tags: tuple[str, ...] = ()
+    """Tags in Weights & Biases."""
+    keep_physics: bool = False
+    """Keep the simulator's state of each step in the replay, for `cic export`."""
     learner: str = "ddpg"
     """The RL algorithm that maximises the reward: ddpg (as in URLB), td3 or sac."""
     learning: L
@@ -67,6 +77,10 @@ class LoopConfig(Generic[L]):
         require(0 <= self.seed < 2**31, f"seed must lie in [0, 2³¹), not {self.seed}")
         require(self.warmup >= 0, f"warmup must not be negative, not {self.warmup}")
         require(0 <= self.env_timeout <= 1e6, f"env_timeout must lie in [0, 10⁶] seconds, not {self.env_timeout}")
+        require(
+            self.steps >= self.num_envs,
+            f"{self.num_envs} copies take {self.num_envs} steps at once: steps must be at least that, not {self.steps}",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ carries the module carries them. What is random comes in: `prepare` draws it, fr
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, is_dataclass
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Literal, TypeVar
@@ -18,7 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cic.core.errors import UserError, unknown
-from cic.core.types import Array, Batch, Metrics, Needs, Spaces
+from cic.core.imports import HINT
+from cic.core.types import Array, Batch, Bools, Metrics, Needs, Spaces
 from cic.learning.networks import Critic
 
 
@@ -42,6 +43,36 @@ class SkillSpace:
             return np.eye(self.dim, dtype=np.float32)[rng.integers(self.dim, size=count)]
         return np.zeros((count, 0), dtype=np.float32)
 
+    def check(self, given: Sequence[float]) -> Array:
+        """A skill (dim,) from what somebody wrote down, or a sentence that says why it is none.
+
+        One number stands for all dimensions of a box, and for the place of a one-hot skill.
+        """
+        if self.kind == "none":
+            raise UserError("this agent has no skills: drop --skill")
+        skill = np.array(given, np.float32)
+        if not np.isfinite(skill).all():
+            raise UserError(f"--skill must be finite numbers, not {' '.join(map(str, given))}")
+        if self.kind == "onehot" and len(given) == 1 and self.dim > 1:
+            return self._corner(given[0])
+        if self.kind == "box" and len(given) == 1:
+            skill = np.repeat(skill, self.dim)
+        if len(skill) != self.dim:
+            raise UserError(f"--skill has {len(given)} numbers, but this agent's skills have dimension {self.dim}")
+        if self.kind == "box" and not ((skill >= 0) & (skill <= 1)).all():
+            raise UserError(f"this agent's skills lie in [0, 1]: {_first(skill, (skill < 0) | (skill > 1))} does not")
+        if self.kind == "onehot" and sorted(skill.tolist()) != [0.0] * (self.dim - 1) + [1.0]:
+            raise UserError(f"this agent's skills are one 1 and else 0: give its place, 0 to {self.dim - 1}")
+        if self.kind == "sphere" and abs(float(np.linalg.norm(skill)) - 1) > 1e-3:
+            raise UserError(f"this agent's skills have length 1, not {np.linalg.norm(skill):.4g}: divide by it")
+        return skill
+
+    def _corner(self, place: float) -> Array:
+        if place != int(place) or not 0 <= place < self.dim:
+            raise UserError(f"this agent has the skills 0 to {self.dim - 1}: there is no skill {place:g}")
+        corner: Array = np.eye(self.dim, dtype=np.float32)[int(place)]
+        return corner
+
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         """The same prior inside an update: (count, dim) from the agent's generator, on its device."""
         device = generator.device
@@ -53,6 +84,10 @@ class SkillSpace:
             corner = torch.randint(self.dim, (count,), generator=generator, device=device)
             return F.one_hot(corner, self.dim).float()
         return torch.zeros(count, 0, device=device)
+
+
+def _first(skill: Array, wrong: Bools) -> str:
+    return f"{skill[wrong][0]:g}"
 
 
 @dataclass(frozen=True)
@@ -178,5 +213,5 @@ def get_objective(name: str) -> type[Objective]:
     if name not in _REGISTRY:
         _load_plugins()
     if name not in _REGISTRY:
-        raise unknown("objective", name, _REGISTRY)
+        raise UserError(f"{unknown('objective', name, _REGISTRY)} {HINT}")
     return _REGISTRY[name]
