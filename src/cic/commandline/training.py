@@ -18,8 +18,8 @@ class PretrainArgs:
     out: Path | None = None
     """Folder of the run; by default a new one under runs/."""
     resume: Path | None = None
-    """Continue this run instead, with --steps N for longer than it was meant to; takes no other setting but --quiet, --device
-    and --trust (its environment may import a module that its config.json names)."""
+    """Continue this run instead, with --steps N for longer than it was meant to; takes no other setting but --quiet,
+    --device and --trust (its environment may import a module that its config.json names)."""
     quiet: bool = False
     """Show no progress."""
 
