@@ -53,7 +53,7 @@ def pretrain(
     *,
     scale: str = "laptop",
     preset: str | None = None,
-    learner: str = "ddpg",
+    learner: str | None = None,
     out: Path | str | None = None,
     quiet: bool = False,
     **settings: Any,

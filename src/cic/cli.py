@@ -168,14 +168,13 @@ def _pretrain(args: list[str]) -> None:
         return
     objective = _peek(args, "--objective") or "cic"
     generic: Any = PretrainConfig
-    learner = _peek(args, "--learner") or "ddpg"
     scale = _peek(args, "--scale") or "laptop"
-    default = pretrain_defaults(tyro.MISSING, objective, scale, _peek(args, "--preset"), learner)
+    default = pretrain_defaults(tyro.MISSING, objective, scale, _peek(args, "--preset"), _peek(args, "--learner"))
     out = tyro.conf.arg(help="Folder of the run; by default a new one under runs/.")
     again = tyro.conf.arg(help="Continue this run instead; takes no other setting but --quiet.")
     cls = _wrap(
         "Pretrain",
-        generic[get_objective(objective).Options, get_learner(learner).Config],
+        generic[get_objective(objective).Options, get_learner(default.learner).Config],
         [
             ("out", Annotated[Path | None, out], None),
             ("resume", Annotated[Path | None, again], None),

@@ -57,6 +57,7 @@ class Pretraining(Phase):
         return self.loop.step < self.config.warmup
 
     def after_step(self, reward: Array, done: Bools) -> None:
+        self._skills.space = self.loop.agent.objective.skills  # a curriculum lets it grow
         self._skills.advance(done)
 
     def after_restart(self) -> None:
