@@ -25,6 +25,7 @@ from cic.runs.folder import Run
 from cic.runs.provenance import provenance
 from cic.runs.storage import Tensors, load_weights, read_json
 from cic.training.evaluation import rollout
+from cic.training.inference import Reached, fresh_states, infer_skill, reach_goals, replayed_states, require_inference
 from cic.training.loop import Loop
 from cic.training.phase import Phase
 from cic.training.phases import PHASES, config_of, phase_of
@@ -228,6 +229,48 @@ def evaluate(
     if env.task is not None or not env.tasks:
         measured = {env.name: paid}
     return Evaluation(None if used is None else used.tolist(), {task: r.tolist() for task, r in measured.items()})
+
+
+def infer(run: Path | str, states: int, *, episodes: int = 10, seed: int = 0, at: int | None = None) -> Evaluation:
+    """A pre-trained run on every task of its domain, under the skill that `states` labelled states name: zero-shot.
+
+    They are drawn from its replay, or fresh where that is gone.
+    """
+    opened = Run(run)
+    agent, env = _pretrained(opened, at, episodes, seed)
+    try:
+        require_inference(agent, states, get_objective(config_of(opened).objective).title)
+        loaded = opened.load_checkpoint()
+        labelled = replayed_states(agent, loaded[1]["replay"], env.tasks, states, seed) if loaded else None
+        if labelled is None:
+            labelled = fresh_states(agent, env, states, seed)
+        returns = {}
+        for task in env.tasks:
+            skill = infer_skill(agent, labelled, task)
+            returns[task] = rollout(agent, env, skill, seed=seed).returns[task].tolist()
+    finally:
+        env.close()
+    return Evaluation(None, returns)
+
+
+def reach(run: Path | str, goals: int, *, seed: int = 0, at: int | None = None) -> Reached:
+    """A pre-trained run steered to `goals` random places of its domain's plane, an episode each."""
+    if goals < 1:
+        raise UserError(f"--goals needs at least 1 goal, not {goals}")
+    agent, env = _pretrained(Run(run), at, goals, seed)
+    try:
+        return reach_goals(agent, env, seed)
+    finally:
+        env.close()
+
+
+def _pretrained(run: Run, at: int | None, num_envs: int, seed: int) -> tuple[Agent, VectorEnv]:
+    """Its agent and as many copies of its domain."""
+    config = config_of(run)
+    if not phase_of(run).intrinsic:
+        raise UserError(f"{run.path} is a finetuning run: give the folder of a pre-training")
+    agent, _ = _load_agent(run, config, at)
+    return agent, envs.make(config.domain, num_envs=num_envs, seed=seed)
 
 
 def chosen_skill(run: Run) -> Array | None:

@@ -18,7 +18,7 @@ from cic.core.types import Array
 from cic.learning.agent import Agent
 from cic.learning.objectives import SkillSpace
 from cic.runs.folder import Run
-from cic.training.evaluation import Coverage, rollout
+from cic.training.evaluation import Coverage, plane_cells, rollout
 from cic.training.phases import config_of, phase_of
 
 
@@ -78,6 +78,13 @@ def describe(
         rows.append([name, *(float(seen.returns[task][index]) for task in tasks), length, cells.cells])
         paths.append(path)
     header = ["skill", *tasks, "path length", "cells"]
+    info = envs.domains().get(env.domain)
+    if info is not None and info.cell is not None:
+        header.append(f"{info.cell:g}×{info.cell:g}")
+        for row, seen_by_skill in zip(rows, seen.observations, strict=True):
+            row.append(plane_cells([seen_by_skill], info.plane, info.cell))
+        together = plane_cells(seen.observations, info.plane, info.cell)
+        rows.append(["together", *([""] * (len(header) - 2)), together])
     folder = Path(out) if out is not None else opened.path / "pictures"
     folder.mkdir(parents=True, exist_ok=True)
     files = [_write_csv(folder / "skills.csv", header, rows), draw_paths(paths, names, folder / "skills.png", env_name)]

@@ -72,6 +72,12 @@ def evaluate_task(agent: Agent, name: str, skill: Array, *, episodes: int, seed:
         env.close()
 
 
+def plane_cells(observations: list[Array], plane: tuple[int, ...], side: float) -> int:
+    """Distinct cells of the plane, squares of this side, that some observation lies in: how METRA's papers count."""
+    positions = np.concatenate(observations)[:, list(plane)]
+    return len(np.unique(np.floor(positions / side), axis=0))
+
+
 class Coverage:
     """Which cells of a fixed grid were visited: deterministic, cumulative and cheap.
 

@@ -30,13 +30,16 @@ from cic.learning.successor import SuccessorCritic, least_squares
 @dataclass(frozen=True)
 class CSFOptions:
     skill_dim: int = 2
-    """Dimension of skills and features; a skill is kept for a whole episode."""
+    """Dimension of skills and features."""
+    skill_every: int = 0
+    """Steps for which a skill is kept in pre-training; 0 keeps it for the whole episode."""
     contrast: float = 5.0
     """ξ, weight of the contrast."""
     negatives: int = 256
     """Fresh skills in the contrast."""
 
     def __post_init__(self) -> None:
+        require(self.skill_every >= 0, f"skill_every must not be negative, is {self.skill_every}")
         require(self.skill_dim >= 2, f"skill_dim must be at least 2, not {self.skill_dim}")
         require(self.contrast > 0, f"contrast must be positive, not {self.contrast}")
         require(self.negatives >= 1, f"negatives must be at least 1, not {self.negatives}")
@@ -48,7 +51,7 @@ class CSF(Objective):
 
     Options = CSFOptions
     title = "CSF"
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"released": {}, "urlb": {}}
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"released": {}, "urlb": {"skill_every": 50}}
     recommended: ClassVar[dict[str, dict[str, Any]]] = {"released": METRA_SAC}
     options: CSFOptions
 
@@ -59,7 +62,7 @@ class CSF(Objective):
 
     @property
     def skills(self) -> SkillSpace:
-        return SkillSpace("sphere", self.options.skill_dim)
+        return SkillSpace("sphere", self.options.skill_dim, self.options.skill_every or None)
 
     @property
     def needs(self) -> Needs:

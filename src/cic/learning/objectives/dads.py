@@ -56,7 +56,9 @@ class Normaliser(nn.Module):
 @dataclass(frozen=True)
 class DADSOptions:
     skill_dim: int = 2
-    """Dimension of skills, or their number if one-hot; each is kept for a whole episode."""
+    """Dimension of skills, or their number if one-hot."""
+    skill_every: int = 0
+    """Steps for which a skill is kept in pre-training; 0 keeps it for the whole episode."""
     skill_kind: SkillKind = "normal"
     """`normal` vectors (METRA's repository), uniform in the `cube` [-1, 1] (the authors') or `onehot`."""
     prior_samples: int = 100
@@ -65,6 +67,7 @@ class DADSOptions:
     """Entries of the observation that the dynamics sees and predicts; none means all."""
 
     def __post_init__(self) -> None:
+        require(self.skill_every >= 0, f"skill_every must not be negative, is {self.skill_every}")
         require_kind(self.skill_kind, self.skill_dim, ("normal", "cube", "sphere", "onehot"), "DADS")
         require(self.prior_samples >= 1, f"prior_samples must be at least 1, not {self.prior_samples}")
 
@@ -75,7 +78,7 @@ class DADS(Objective):
 
     Options = DADSOptions
     title = "DADS"
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"released": {}, "urlb": {}}
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"released": {}, "urlb": {"skill_every": 50}}
     recommended: ClassVar[dict[str, dict[str, Any]]] = {"released": METRA_SAC}
     scales: ClassVar[dict[str, dict[str, Any]]] = {"smoke": {"prior_samples": 8}, "laptop": {"prior_samples": 20}}
     options: DADSOptions
@@ -95,7 +98,7 @@ class DADS(Objective):
 
     @property
     def skills(self) -> SkillSpace:
-        return SkillSpace(self.options.skill_kind, self.options.skill_dim)
+        return SkillSpace(self.options.skill_kind, self.options.skill_dim, self.options.skill_every or None)
 
     @property
     def needs(self) -> Needs:

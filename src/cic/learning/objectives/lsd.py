@@ -22,6 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from cic.core.config import require
 from cic.core.types import Batch, Metrics, Needs, Spaces
 from cic.learning.objectives.base import METRA_SAC, Objective, SkillKind, SkillSpace, register, require_kind
 
@@ -54,11 +55,14 @@ class SpectralLinear(nn.Module):
 @dataclass(frozen=True)
 class LSDOptions:
     skill_dim: int = 2
-    """Dimension of the latent space, or the number of one-hot skills; each is kept for a whole episode."""
+    """Dimension of the latent space, or the number of one-hot skills."""
+    skill_every: int = 0
+    """Steps for which a skill is kept in pre-training; 0 keeps it for the whole episode."""
     skill_kind: SkillKind = "normal"
     """`normal` vectors (released), directions (`sphere`, as in METRA's repository) or `onehot` skills."""
 
     def __post_init__(self) -> None:
+        require(self.skill_every >= 0, f"skill_every must not be negative, is {self.skill_every}")
         require_kind(self.skill_kind, self.skill_dim, ("sphere", "normal", "onehot"), "LSD")
 
 
@@ -68,7 +72,7 @@ class LSD(Objective):
 
     Options = LSDOptions
     title = "LSD"
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"released": {}, "urlb": {}}
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"released": {}, "urlb": {"skill_every": 50}}
     recommended: ClassVar[dict[str, dict[str, Any]]] = {
         "released": METRA_SAC | {"learning": METRA_SAC["learning"] | {"tune_alpha": False}}
     }
@@ -86,7 +90,7 @@ class LSD(Objective):
 
     @property
     def skills(self) -> SkillSpace:
-        return SkillSpace(self.options.skill_kind, self.options.skill_dim)
+        return SkillSpace(self.options.skill_kind, self.options.skill_dim, self.options.skill_every or None)
 
     @property
     def needs(self) -> Needs:

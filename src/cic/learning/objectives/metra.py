@@ -31,7 +31,9 @@ from cic.learning.objectives.base import METRA_SAC, Objective, SkillKind, SkillS
 @dataclass(frozen=True)
 class METRAOptions:
     skill_dim: int = 2
-    """Dimension of the latent space, or the number of one-hot skills; each is kept for a whole episode."""
+    """Dimension of the latent space, or the number of one-hot skills."""
+    skill_every: int = 0
+    """Steps for which a skill is kept in pre-training; 0 keeps it for the whole episode."""
     skill_kind: SkillKind = "sphere"
     """Directions (`sphere`), `normal` vectors or `onehot` skills."""
     step_size: Literal["mean", "sum"] = "mean"
@@ -44,6 +46,7 @@ class METRAOptions:
     """Learning rate of log λ, in place of the run's."""
 
     def __post_init__(self) -> None:
+        require(self.skill_every >= 0, f"skill_every must not be negative, is {self.skill_every}")
         require_kind(self.skill_kind, self.skill_dim, ("sphere", "normal", "onehot"), "METRA")
         for name in ("slack", "dual_start", "dual_lr"):
             require(getattr(self, name) > 0, f"{name} must be positive, not {getattr(self, name)}")
@@ -55,7 +58,11 @@ class METRA(Objective):
 
     Options = METRAOptions
     title = "METRA"
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"released": {}, "paper": {"step_size": "sum"}, "urlb": {}}
+    presets: ClassVar[dict[str, dict[str, Any]]] = {
+        "released": {},
+        "paper": {"step_size": "sum"},
+        "urlb": {"skill_every": 50},
+    }
     recommended: ClassVar[dict[str, dict[str, Any]]] = {"released": METRA_SAC, "paper": METRA_SAC}
     options: METRAOptions
 
@@ -67,7 +74,7 @@ class METRA(Objective):
 
     @property
     def skills(self) -> SkillSpace:
-        return SkillSpace(self.options.skill_kind, self.options.skill_dim)
+        return SkillSpace(self.options.skill_kind, self.options.skill_dim, self.options.skill_every or None)
 
     @property
     def needs(self) -> Needs:

@@ -30,9 +30,12 @@ from cic.learning.successor import SuccessorCritic, least_squares
 @dataclass(frozen=True)
 class VISROptions:
     skill_dim: int = 5
-    """Dimension of skills and features; a skill is kept for a whole episode."""
+    """Dimension of skills and features."""
+    skill_every: int = 0
+    """Steps for which a skill is kept in pre-training; 0 keeps it for the whole episode."""
 
     def __post_init__(self) -> None:
+        require(self.skill_every >= 0, f"skill_every must not be negative, is {self.skill_every}")
         require(self.skill_dim >= 2, f"skill_dim must be at least 2, not {self.skill_dim}")
 
 
@@ -42,7 +45,7 @@ class VISR(Objective):
 
     Options = VISROptions
     title = "VISR"
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"released": {}, "urlb": {}}
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"released": {}, "urlb": {"skill_every": 50}}
     recommended: ClassVar[dict[str, dict[str, Any]]] = {"released": METRA_SAC}
     options: VISROptions
 
@@ -53,7 +56,7 @@ class VISR(Objective):
 
     @property
     def skills(self) -> SkillSpace:
-        return SkillSpace("sphere", self.options.skill_dim)
+        return SkillSpace("sphere", self.options.skill_dim, self.options.skill_every or None)
 
     @property
     def needs(self) -> Needs:
