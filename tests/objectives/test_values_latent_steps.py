@@ -140,7 +140,7 @@ def test_lsds_layers_never_stretch_once_the_iteration_has_settled():
         objective.after_step()
     for layer in (0, 2, 4):
         part = objective.latent[layer]
-        largest = float(part.left @ part.weight @ part.right)
+        largest = float((part.left @ part.weight @ part.right).detach())
         assert largest == pytest.approx(np.linalg.norm(doubles(part.weight), 2), rel=1e-3)
     a, b = make_batch(objective.skills).obs, make_batch(objective.skills, seed=1).obs
     apart = torch.linalg.vector_norm(objective.latent(a) - objective.latent(b), dim=1)
