@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import struct
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,9 @@ def test_a_video_shows_the_skills_side_by_side(run: Path, tmp_path: Path, monkey
 
 def test_on_the_ant_cells_of_one_metre_are_counted_for_each_skill_and_together(tmp_path: Path) -> None:
     path = cic.pretrain("ant", "metra", out=tmp_path / "run", steps=60, **SMALL).path
+    result = json.loads((path / "result.json").read_text())
+    assert result["coverage/skill_cells"] >= 1, "of 48 skills, for the report"
+    assert "coverage/skill_cells" in (path / "metrics.jsonl").read_text().splitlines()[-1]
     found = describe(path, count=3, video=False)
     assert found.header[-1] == "1×1"
     *each, together = found.rows
