@@ -29,6 +29,7 @@ from cic.runs.provenance import provenance
 from cic.runs.storage import Tensors, load_weights
 from cic.runs.values import plain, read_object
 from cic.training.evaluation import rollout
+from cic.training.inference import Reached, fresh_states, infer_skill, reach_goals, replayed_states, require_inference
 from cic.training.limits import check_device, check_memory, check_numbers
 from cic.training.loop import Loop
 from cic.training.phase import Phase
@@ -62,7 +63,7 @@ def pretrain(
     *,
     scale: str = "laptop",
     preset: str | None = None,
-    learner: str = "ddpg",
+    learner: str | None = None,
     out: Path | str | None = None,
     quiet: bool = False,
     **settings: Any,
@@ -307,6 +308,48 @@ def evaluate(
     if env.task is not None or not env.tasks:
         measured = {env.name: paid}
     return Evaluation(None if used is None else used.tolist(), {task: r.tolist() for task, r in measured.items()})
+
+
+def infer(run: Path | str, states: int, *, episodes: int = 10, seed: int = 0, at: int | None = None) -> Evaluation:
+    """A pre-trained run on every task of its domain, under the skill that `states` labelled states name: zero-shot.
+
+    They are drawn from its replay, or fresh where that is gone.
+    """
+    opened = Run(run)
+    agent, env = _pretrained(opened, at, episodes, seed)
+    try:
+        require_inference(agent, states, get_objective(config_of(opened).objective).title)
+        loaded = opened.load_checkpoint()
+        labelled = replayed_states(agent, loaded[1]["replay"], env.tasks, states, seed) if loaded else None
+        if labelled is None:
+            labelled = fresh_states(agent, env, states, seed)
+        returns = {}
+        for task in env.tasks:
+            skill = infer_skill(agent, labelled, task)
+            returns[task] = rollout(agent, env, skill, seed=seed).returns[task].tolist()
+    finally:
+        env.close()
+    return Evaluation(None, returns)
+
+
+def reach(run: Path | str, goals: int, *, seed: int = 0, at: int | None = None) -> Reached:
+    """A pre-trained run steered to `goals` random places of its domain's plane, an episode each."""
+    if goals < 1:
+        raise UserError(f"--goals needs at least 1 goal, not {goals}")
+    agent, env = _pretrained(Run(run), at, goals, seed)
+    try:
+        return reach_goals(agent, env, seed)
+    finally:
+        env.close()
+
+
+def _pretrained(run: Run, at: int | None, num_envs: int, seed: int) -> tuple[Agent, VectorEnv]:
+    """Its agent and as many copies of its domain."""
+    config = config_of(run)
+    if not phase_of(run).intrinsic:
+        raise UserError(f"{run.path} is a finetuning run: give the folder of a pre-training")
+    agent, _ = _load_agent(run, config, at)
+    return agent, open_env(run, num_envs=num_envs, seed=seed)
 
 
 def chosen_skill(run: Run, dim: int) -> Array | None:

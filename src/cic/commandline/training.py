@@ -41,7 +41,7 @@ IMPORT = Flag(
 
 def pretrain(args: list[str]) -> None:
     objective, scale = peek(args, "--objective") or "cic", peek(args, "--scale") or "laptop"
-    learner = peek(args, "--learner") or "ddpg"
+    learner = peek(args, "--learner") or settings.usual_learner(objective, peek(args, "--preset"))
     extra = [*flags_of(PretrainArgs), IMPORT]
     if which := help.wanted(args):
         table, preset = settings.table_for(objective, learner), peek(args, "--preset")

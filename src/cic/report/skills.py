@@ -20,7 +20,7 @@ from cic.learning.agent import Agent
 from cic.learning.objectives import SkillSpace
 from cic.runs.folder import Run
 from cic.runs.links import refuse_links
-from cic.training.evaluation import Coverage, rollout
+from cic.training.evaluation import Coverage, plane_cells, rollout
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,13 @@ def describe(
         rows.append([name, *(float(seen.returns[task][index]) for task in tasks), length, cells.cells])
         paths.append(path)
     header = ["skill", *tasks, "path length", "cells"]
+    info = envs.domains().get(env.domain)
+    if info is not None and info.cell is not None:
+        header.append(f"{info.cell:g}×{info.cell:g}")
+        for row, seen_by_skill in zip(rows, seen.observations, strict=True):
+            row.append(plane_cells([seen_by_skill], info.plane, info.cell))
+        together = plane_cells(seen.observations, info.plane, info.cell)
+        rows.append(["together", *([""] * (len(header) - 2)), together])
     if out is None:
         refuse_links(opened.path)
     folder = Path(out) if out is not None else opened.path / "pictures"

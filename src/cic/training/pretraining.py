@@ -10,7 +10,7 @@ from cic.core.types import Array, Bools, Needs
 from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent
 from cic.learning.objectives import get_objective
-from cic.training.evaluation import Coverage
+from cic.training.evaluation import Coverage, skill_cells
 from cic.training.phase import Arrays, Phase
 from cic.training.restoring import require_like, whole
 from cic.training.selection import RandomSkills
@@ -58,6 +58,7 @@ class Pretraining(Phase):
         return self.loop.step < self.config.warmup
 
     def after_step(self, reward: Array, done: Bools) -> None:
+        self._skills.space = self.loop.agent.objective.skills  # a curriculum lets it grow
         self._skills.advance(done)
 
     def after_restart(self) -> None:
@@ -76,7 +77,12 @@ class Pretraining(Phase):
                 self.loop.run.save_milestone(step, self.loop.agent.state_dict())
 
     def result(self) -> dict[str, Any]:
-        return {"domain": self.config.domain, "objective": self.config.objective, **self.measure()}
+        measured = self.measure()
+        cells = skill_cells(self.loop.agent, self.config.domain, seed=self.config.seed)
+        if cells is not None:
+            measured |= {"coverage/skill_cells": float(cells)}
+            self.loop.write_metrics({"coverage/skill_cells": float(cells)})
+        return {"domain": self.config.domain, "objective": self.config.objective, **measured}
 
     def state(self) -> tuple[Arrays, dict[str, Any]]:
         return self._skills.state() | {"visited": self.coverage.visited}, {"counted": self._counted}

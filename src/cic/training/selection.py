@@ -181,10 +181,13 @@ class SkillSearch:
 def resolve(search: Search, space: SkillSpace) -> Search:
     """What `auto` means for this space; refuses what does not fit it."""
     natural: dict[str, Search] = {"none": "fixed", "box": "grid", "sphere": "random", "onehot": "each"}
+    natural |= {"cube": "random", "normal": "random"}
     fitting = {
         "none": ("fixed",),
         "box": ("grid", "random", "cem", "cma", "fixed", "regress"),
         "sphere": ("random", "regress", "fixed"),
+        "cube": ("random", "fixed"),
+        "normal": ("random", "fixed"),
         "onehot": ("each", "random", "fixed"),
     }
     chosen = natural[space.kind] if search == "auto" else search
@@ -202,7 +205,7 @@ def default_skill(space: SkillSpace, value: float = 0.5) -> Array:
     if space.kind == "box":
         return np.full(space.dim, value, np.float32)
     skill = np.zeros(space.dim, np.float32)
-    skill[:1] = 1
+    skill[:1] = space.radius
     return skill
 
 

@@ -165,25 +165,31 @@ SCALES: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-def _scale(scale: str, kind: str, learner: str) -> dict[str, Any]:
+def _scale(scale: str, kind: str, learner: str, recommended: dict[str, Any] | None = None) -> dict[str, Any]:
     if scale not in SCALES:
         raise unknown("scale", scale, SCALES)
+    own = recommended or {}
     settings = {"scale": scale, "learner": learner, **SCALES[scale][kind]}
-    return settings | {"learning": get_learner(learner).Config(**settings["learning"])}
+    if scale == "paper":
+        settings |= own.get("run", {})
+    learning = own.get("learning", {}) | settings["learning"]
+    return settings | {"learning": get_learner(learner).Config(**learning)}
 
 
 def pretrain_defaults(
-    domain: str, objective: str = "cic", scale: str = "laptop", preset: str | None = None, learner: str = "ddpg"
+    domain: str, objective: str = "cic", scale: str = "laptop", preset: str | None = None, learner: str | None = None
 ) -> Any:
-    """A method's config at a scale, before the user's own settings."""
+    """A method's config at a scale, before the user's own settings. Without `learner`, the preset's own."""
     cls = get_objective(objective)
     preset = preset or next(iter(cls.presets))
     if preset not in cls.presets:
         raise unknown(f"preset of {objective}", preset, cls.presets)
     options = cls.Options(**cls.scales.get(scale, {}) | cls.presets[preset])
-    return PretrainConfig(
-        domain=domain, objective=objective, preset=preset, options=options, **_scale(scale, "pretrain", learner)
-    )
+    recommended = cls.recommended.get(preset, {})
+    wanted = recommended.get("learner", "ddpg")
+    chosen = learner or wanted
+    shared = _scale(scale, "pretrain", chosen, recommended if chosen == wanted else None)
+    return PretrainConfig(domain=domain, objective=objective, preset=preset, options=options, **shared)
 
 
 def finetune_defaults(task: str, scale: str = "laptop", learner: str = "ddpg") -> FinetuneSettings[Any]:
