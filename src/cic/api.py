@@ -21,9 +21,9 @@ from cic.core.types import Array, Spaces
 from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent, build_agent
 from cic.learning.objectives import NoOptions, get_objective
-from cic.runs.folder import Run
+from cic.runs.folder import Inheritance, Run
 from cic.runs.provenance import provenance
-from cic.runs.storage import Tensors, load_weights, read_json
+from cic.runs.storage import load_weights, read_json
 from cic.training.evaluation import rollout
 from cic.training.loop import Loop
 from cic.training.phase import Phase
@@ -97,7 +97,7 @@ def finetune(
     source = _source(run, at, domain, given) if run is not None else None
     config = _finetune_config(given, source, str(run))
     path = _new_folder(out, f"finetune-{config.objective}-{config.task}-s{config.seed}")
-    return _start(path, "finetune", config, source.weights if source else None, quiet)
+    return _start(path, "finetune", config, source.inheritance if source else None, quiet)
 
 
 def starting_point(
@@ -118,7 +118,7 @@ class _Source:
     """A pre-training, as a finetuning needs it."""
 
     agent: Agent
-    weights: Tensors
+    inheritance: Inheritance
     config: PretrainConfig[Any, Any]
     step: int
 
@@ -140,7 +140,8 @@ def _source(path: Path | str, at: int | None, domain: str, given: FinetuneSettin
             f"add --hidden {config.learning.hidden} or --scale {config.scale}"
         )
     agent, step = _load_agent(run, config, at)
-    return _Source(agent, agent.state_dict(), config, step)
+    library = run.library() if at is None else {}  # it belongs to the weights at the end
+    return _Source(agent, Inheritance(agent.state_dict(), library), config, step)
 
 
 def _whole_skill(given: Sequence[float], agent: Agent) -> tuple[float, ...]:
@@ -180,9 +181,7 @@ def resume(run: Path | str, *, quiet: bool = False) -> Finished:
     if opened.finished:
         raise UserError(f"{run} is finished already")
     config = config_of(opened)
-    agent, env, phase = _parts(phase_of(opened), config)
-    if getattr(config, "pretrained", None) is not None:
-        agent.inherit(opened.inherited(), config.critic)
+    agent, env, phase = _parts(phase_of(opened), config, opened.inherited())
     return Finished(opened.path, Loop(opened, config, env, agent, phase, quiet).train())
 
 
@@ -242,11 +241,9 @@ def chosen_skill(run: Run) -> Array | None:
 # ---- making and opening ----------------------------------------------------------------------------------------
 
 
-def _start(path: Path, kind: str, config: Any, inherited: Tensors | None, quiet: bool) -> Finished:
+def _start(path: Path, kind: str, config: Any, inherited: Inheritance | None, quiet: bool) -> Finished:
     """A new run. Its parts are made first, so that a mistake in the settings leaves no folder behind."""
-    agent, env, phase = _parts(PHASES[kind], config)
-    if inherited is not None:
-        agent.inherit(inherited, config.critic)
+    agent, env, phase = _parts(PHASES[kind], config, inherited)
     run = Run.plan(path, kind, to_dict(config))
     loop = Loop(run, config, env, agent, phase, quiet)
     title = get_objective(config.objective).title
@@ -254,11 +251,11 @@ def _start(path: Path, kind: str, config: Any, inherited: Tensors | None, quiet:
     return Finished(path, loop.train())
 
 
-def _parts(phase: type[Phase], config: Any) -> tuple[Agent, VectorEnv, Phase]:
+def _parts(phase: type[Phase], config: Any, inherited: Inheritance | None) -> tuple[Agent, VectorEnv, Phase]:
     """What a loop is made of."""
     agent = make_agent(phase, config)
     env = envs.make(phase.environment(config), num_envs=config.num_envs, seed=config.seed)
-    return agent, env, phase(config)
+    return agent, env, phase(config, inherited)
 
 
 def make_agent(phase: type[Phase], config: Any) -> Agent:

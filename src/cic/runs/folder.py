@@ -7,6 +7,7 @@
     result.json       once finished
     trials.json       the skills that finetuning tried
     checkpoints/      the last two, complete: training continues from them to the bit
+    library/          what a pre-training's skills do, once finished
     milestones/       weights only, at 100k, 500k, 1M and 2M steps
     inherited/        the pre-trained weights that a finetuning started from
 
@@ -23,7 +24,7 @@ import shutil
 import warnings
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from cic.core.errors import UserError
 from cic.runs.storage import (
@@ -40,6 +41,14 @@ from cic.runs.storage import (
 
 FORMAT = 2
 KINDS = ("pretrain", "finetune")
+
+
+class Inheritance(NamedTuple):
+    """What a finetuning starts from."""
+
+    weights: Tensors
+    library: Arrays
+    """What the pre-training's skills do (`cic.training.library`); empty if it left nothing."""
 
 
 class Run:
@@ -78,7 +87,7 @@ class Run:
         run.path, run.kind, run.config, run._lock = Path(path), kind, config, None
         return run
 
-    def create(self, about: dict[str, Any], inherited: Tensors | None = None) -> Run:
+    def create(self, about: dict[str, Any], inherited: Inheritance | None = None) -> Run:
         """Make the folder. `about` says where the run comes from, for the record; `inherited` is what a finetuning
         starts from, so that its folder stands alone."""
         if (self.path / "config.json").exists():
@@ -90,7 +99,7 @@ class Run:
         except OSError as error:
             raise UserError(f"cannot make the folder {self.path}: {error.strerror}") from None
         if inherited is not None:
-            write_folder(self.path / "inherited", {"agent": inherited}, {}, {})
+            write_folder(self.path / "inherited", {"agent": inherited.weights}, {"library": inherited.library}, {})
         # Last, because it makes the folder a run: one that was killed before can simply be started again.
         write_json(self.path / "config.json", {"format": FORMAT, "kind": self.kind, **about, "config": self.config})
         return self
@@ -145,9 +154,24 @@ class Run:
     def save_milestone(self, step: int, weights: Tensors) -> None:
         write_folder(self.path / "milestones" / f"{step:09d}", {"agent": weights}, {}, {"step": step})
 
-    def inherited(self) -> Tensors:
+    def save_library(self, library: Arrays) -> None:
+        """What a pre-training's skills do, for the finetunings that start from it."""
+        write_folder(self.path / "library", {}, {"library": library}, {})
+
+    def library(self) -> Arrays:
+        """Empty where the run has none that can be read: a search can do without."""
         try:
-            return _weights(self.path / "inherited")
+            return read_folder(self.path / "library")[1]["library"] if (self.path / "library").is_dir() else {}
+        except Damaged as error:
+            warnings.warn(f"{error}; the search goes without it", stacklevel=2)
+            return {}
+
+    def inherited(self) -> Inheritance | None:
+        if not (self.path / "inherited").is_dir():
+            return None
+        try:
+            tensors, arrays, _ = read_folder(self.path / "inherited")
+            return Inheritance(tensors["agent"], arrays["library"])
         except Damaged as error:
             raise UserError(f"{error}: start the finetuning anew") from None
 
