@@ -24,9 +24,9 @@ from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent, build_agent
 from cic.learning.contract import check_contract
 from cic.learning.objectives import NoOptions, get_objective
-from cic.runs.folder import Run
+from cic.runs.folder import Inheritance, Run
 from cic.runs.provenance import provenance
-from cic.runs.storage import Tensors, load_weights
+from cic.runs.storage import load_weights
 from cic.runs.values import plain, read_object
 from cic.training.evaluation import rollout
 from cic.training.inference import Reached, fresh_states, infer_skill, reach_goals, replayed_states, require_inference
@@ -115,7 +115,7 @@ def finetune(
     config = _finetune_config(given, source, str(run))
     path = _new_folder(out, f"finetune-{config.objective}-{config.task}-s{config.seed}")
     origin = f"starts from {run} at step {source.step:,}" if source else ""
-    return _start(path, "finetune", config, source.weights if source else None, quiet, origin)
+    return _start(path, "finetune", config, source.inheritance if source else None, quiet, origin)
 
 
 def starting_point(
@@ -144,7 +144,7 @@ class _Source:
     """A pre-training, as a finetuning needs it."""
 
     agent: Agent
-    weights: Tensors
+    inheritance: Inheritance
     config: PretrainConfig[Any, Any]
     step: int
 
@@ -166,7 +166,8 @@ def _source(path: Path | str, at: int | None, domain: str, given: FinetuneSettin
             f"add --hidden {config.learning.hidden} or --scale {config.scale}"
         )
     agent, step = _final_agent(run, config) if at is None else _load_agent(run, config, at)
-    return _Source(agent, agent.state_dict(), config, step)
+    library = run.library() if at is None else {}  # it belongs to the weights at the end
+    return _Source(agent, Inheritance(agent.state_dict(), library), config, step)
 
 
 def _final_agent(run: Run, config: Any) -> tuple[Agent, int]:
@@ -240,15 +241,24 @@ def resume(
     _check_source(opened, config, trust)
     phase = phase_of(opened)
     agent, env = _parts(phase, config)
-    if getattr(config, "pretrained", None) is not None and not opened.checkpoints():  # they have all that it learned
-        agent.inherit(opened.inherited(weights_limit(agent)), config.critic)
-    return Finished(opened.path, Loop(opened, config, env, agent, phase(config), quiet).train())
+    inherited = _inherited(opened, config, agent)
+    return Finished(opened.path, Loop(opened, config, env, agent, phase(config, inherited), quiet).train())
+
+
+def _inherited(run: Run, config: Any, agent: Agent) -> Inheritance | None:
+    """What a finetuning started from. Where its checkpoints have all that is still needed of it, it may be damaged."""
+    try:
+        return run.inherited(weights_limit(agent))
+    except UserError:
+        if run.checkpoints() and not config.check_steps and not config.pull:
+            return None
+        raise
 
 
 def _already_finished(run: Run, result: dict[str, Any]) -> Finished:
     """Nothing is left to do but the status of a run that was killed between its result and its last status."""
     if run.says_finished:
-        raise UserError(f"{run.path} is finished already")
+        raise UserError(f"{run.path} is finished already: give it more --steps to go on")
     run.lock()
     try:
         step = result.get("step")
@@ -386,14 +396,14 @@ def open_env(run: Run, *, num_envs: int, seed: int, trust: bool = False) -> Vect
 # ---- making and opening ----------------------------------------------------------------------------------------
 
 
-def _start(path: Path, kind: str, config: Any, inherited: Tensors | None, quiet: bool, origin: str = "") -> Finished:
+def _start(
+    path: Path, kind: str, config: Any, inherited: Inheritance | None, quiet: bool, origin: str = ""
+) -> Finished:
     """A new run. Its parts are made first, so that a mistake in the settings leaves no folder behind."""
-    phase = PHASES[kind]
-    agent, env = _parts(phase, config)
-    if inherited is not None:
-        agent.inherit(inherited, config.critic)
+    phase = PHASES[kind](config, inherited)
+    agent, env = _parts(type(phase), config)
     run = Run.plan(path, kind, to_dict(config), agent.spaces)
-    loop = Loop(run, config, env, agent, phase(config), quiet)
+    loop = Loop(run, config, env, agent, phase, quiet)
     title = get_objective(config.objective).title
     about = {"version": __version__, "title": title, "imports": imported(), **provenance(config.device)}
     run.create(about, inherited)

@@ -7,6 +7,7 @@
     result.json       once finished: with it the run has finished, whatever the status says
     trials.json       the skills that finetuning tried
     checkpoints/      the last two, complete, metrics and result included: training continues from them to the bit
+    library/          what a pre-training's skills do, once finished
     milestones/       weights only, at 100k, 500k, 1M and 2M steps
     inherited/        the pre-trained weights that a finetuning started from
 
@@ -27,7 +28,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cic.core.errors import UserError
 from cic.core.types import Spaces
@@ -49,8 +50,17 @@ from cic.runs.storage import (
 from cic.runs.values import plain, read_object
 
 FORMAT = 2
+LIBRARY_LIMIT = 256 << 20  # bytes; of 128 skills a few million
 KINDS = ("pretrain", "finetune")
 _LARGEST_SPACE = 1_000_000
+
+
+class Inheritance(NamedTuple):
+    """What a finetuning starts from."""
+
+    weights: Tensors
+    library: Arrays
+    """What the pre-training's skills do (`cic.training.library`); empty if it left nothing."""
 
 
 class Run:
@@ -92,7 +102,7 @@ class Run:
         run.about, run._lock = {}, None
         return run
 
-    def create(self, about: dict[str, Any], inherited: Tensors | None = None) -> Run:
+    def create(self, about: dict[str, Any], inherited: Inheritance | None = None) -> Run:
         """Make the folder. `about` says where the run comes from, for the record; `inherited` is what a finetuning
         starts from, so that its folder stands alone."""
         try:
@@ -109,13 +119,13 @@ class Run:
             self.unlock()
         return self
 
-    def _fill(self, about: dict[str, Any], inherited: Tensors | None) -> None:
+    def _fill(self, about: dict[str, Any], inherited: Inheritance | None) -> None:
         if os.path.lexists(self.path / "config.json"):
             raise UserError(
                 f"{self.path} holds a run already: continue it with --resume {self.path}, or choose another --out"
             )
         if inherited is not None:
-            write_folder(self.path / "inherited", {"agent": inherited}, {}, {})
+            write_folder(self.path / "inherited", {"agent": inherited.weights}, {"library": inherited.library}, {})
         # Last, because it makes the folder a run: one that was killed before can simply be started again.
         self.about = about if self.spaces is None else {**about, "spaces": self.spaces._asdict()}
         self._write_header()
@@ -225,9 +235,23 @@ class Run:
     def save_milestone(self, step: int, weights: Tensors) -> None:
         write_folder(self.path / "milestones" / f"{step:09d}", {"agent": weights}, {}, {"step": step})
 
-    def inherited(self, limit: int | None = None) -> Tensors:
+    def save_library(self, library: Arrays) -> None:
+        """What a pre-training's skills do, for the finetunings that start from it."""
+        write_folder(self.path / "library", {}, {"library": library}, {})
+
+    def library(self) -> Arrays:
+        """Empty where the run has none that can be read: a search can do without."""
         try:
-            return _weights(self.path / "inherited", limit)
+            return _library(self.path / "library") if (self.path / "library").is_dir() else {}
+        except Damaged as error:
+            warnings.warn(f"{error}; the search goes without it", stacklevel=2)
+            return {}
+
+    def inherited(self, limit: int | None = None) -> Inheritance | None:
+        if not (self.path / "inherited").is_dir():
+            return None
+        try:
+            return Inheritance(_weights(self.path / "inherited", limit), _library(self.path / "inherited"))
         except Damaged as error:
             raise UserError(f"{error}: start the finetuning anew") from None
 
@@ -318,6 +342,11 @@ class Run:
 def _weights(folder: Path, limit: int | None) -> Tensors:
     verify(folder, only="agent.safetensors", limits=None if limit is None else {"agent": limit})
     return read_tensors(folder / "agent.safetensors")
+
+
+def _library(folder: Path) -> Arrays:
+    verify(folder, only="library.safetensors", limits={"library": LIBRARY_LIMIT})
+    return read_arrays(folder / "library.safetensors")
 
 
 def _steps(folder: Path) -> list[Path]:

@@ -137,14 +137,14 @@ class Loop:
     def _action(self, skill: Array) -> Array:
         if self.phase.uniform():
             return self.rng.uniform(-1, 1, (self.config.num_envs, self.agent.spaces.action)).astype(np.float32)
-        action = self.agent.act(self.obs, skill, explore=True)
+        action = self.phase.act(self.obs, skill)
         if not np.isfinite(action).all():
             self.require_finite_update()
             raise Diverged(f"the policy's actions are not finite at step {self.step}: {self._last_good()}")
         return action
 
     def _due(self) -> int:
-        if self.step < self.phase.first_update or not self.replay.ready():
+        if self.step < self.phase.first_update or not self.phase.learns() or not self.replay.ready():
             return 0
         return self.earned(self.step) - self.updates
 

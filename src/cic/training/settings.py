@@ -95,8 +95,19 @@ class PretrainConfig(LoopConfig[L], Generic[O, L]):
     """A named set of the method's options; CIC has released and paper."""
     milestones: tuple[int, ...] = (100_000, 500_000, 1_000_000, 2_000_000)
     """Steps whose weights are kept for good."""
+    library: int = 0
+    """Skills that act for `library_steps` each at the end, without noise or updates, so that a finetuning knows what
+    they do; 0 takes the last skills of the training itself, whose policy is a little older."""
+    library_steps: int = 250
+    """Steps of each of those skills."""
     options: O
     """The method's own options."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.library >= 0 and self.library_steps >= 1, "library must not be negative, library_steps at least 1")
+        taken = self.library * self.library_steps
+        require(taken < self.steps, f"the library takes {taken} steps, the run has {self.steps}: make it smaller")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,11 +124,20 @@ class FinetuneSettings(LoopConfig[L], Generic[L]):
     """Steps between evaluations."""
     eval_episodes: int = 10
     """Episodes of an evaluation, under the mean action."""
+    pull: float = 0.0
+    """How strongly the policy is held at the chosen skill's own actions, in units of the value; it fades."""
+    pull_updates: int = 1_000
+    """Updates after which that pull is gone."""
+    check_steps: int = 0
+    """Last steps of the budget, in which the chosen skill alone and then the tuned policy act without noise, half of
+    them each: the better one is kept. 0 keeps the tuned policy unseen, as the paper does."""
     selection: SearchConfig = field(default_factory=SearchConfig)
     """The search for a skill at the beginning."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(self.pull >= 0 and self.pull_updates >= 1, "pull must not be negative, pull_updates at least 1")
+        require(0 <= self.check_steps < self.steps, f"check_steps must lie below steps, not at {self.check_steps}")
         require(self.eval_every >= 1 and self.eval_episodes >= 1, "eval_every and eval_episodes must be at least 1")
 
 
