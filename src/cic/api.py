@@ -106,7 +106,13 @@ def starting_point(
     """A finetuning's settings before the user's own: those of the scale, or of the pre-training that it continues."""
     if run is None:
         return finetune_defaults(task, scale or "laptop", learner or "ddpg")
-    before = config_of(Run(run))
+    return continuing(config_of(Run(run)), task, scale, learner)
+
+
+def continuing(
+    before: LoopConfig[Any], task: str, scale: str | None = None, learner: str | None = None
+) -> FinetuneSettings[Any]:
+    """The settings of a finetuning that continues a pre-training with the config `before`."""
     start = finetune_defaults(task, scale or before.scale, learner or before.learner)
     if scale is None and start.learner == before.learner:
         return dataclasses.replace(start, learning=before.learning)
@@ -256,6 +262,7 @@ def _start(path: Path, kind: str, config: Any, inherited: Tensors | None, quiet:
 
 def _parts(phase: type[Phase], config: Any) -> tuple[Agent, VectorEnv, Phase]:
     """What a loop is made of."""
+    torch.set_num_threads(config.threads)  # before the first weights: threads decide the last bits of their QR
     agent = make_agent(phase, config)
     env = envs.make(phase.environment(config), num_envs=config.num_envs, seed=config.seed)
     return agent, env, phase(config)

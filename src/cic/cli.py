@@ -22,6 +22,7 @@ COMMANDS = {
     "finetune": "adapt a pre-trained run to a task (or --scratch)",
     "evaluate": "returns of a run's agent",
     "skills": "what each skill of a run does: a table, a picture, a video",
+    "sweep": "many runs: a plan, on this machine's cores or on a Ray cluster",
     "report": "tables, figures and one HTML page from run folders",
     "compare": "two groups of runs: difference and probability of improvement",
     "envs": "domains and tasks, their dimensions and expert scores",
@@ -34,6 +35,8 @@ EXAMPLES = """examples:
   cic pretrain --resume runs/rnd-3                      # goes on to the bit where it stopped
   cic finetune runs/rnd-3 --task quadruped-run          # at the scale of the pre-training
   cic finetune --scratch --task walker-walk             # the same budget without pre-training
+  cic pretrain --domain walker --seeds 0-4              # five runs, as many at once as there are cores
+  cic sweep --objectives cic,apt --domains walker --seeds 0-4 --tasks walker --out runs/study
   cic COMMAND --help                                    # every setting with its meaning"""
 
 
@@ -153,6 +156,48 @@ def _announce(finished: Any) -> None:
     print(f"{finished.path}: " + ", ".join(f"{name} {value:.4g}" for name, value in numbers.items()))
 
 
+# ---- sweeps ----------------------------------------------------------------------------------------------------
+
+_SEEDS: tuple[Any, ...] = ("seeds", str | None, None)
+
+
+def _sweep(args: list[str]) -> None:
+    import tyro
+
+    from cic.sweep.command import SweepOptions, sweep
+
+    file = tyro.conf.arg(help="A plan in JSON; or make one with --objectives and --domains.", metavar="PLAN")
+    cls = _wrap("Sweep", SweepOptions, [("file", Annotated[Path | None, tyro.conf.Positional, file], None)])
+    given = _parse(cls, args, "sweep", cls(SweepOptions()))
+    raise SystemExit(sweep(given.file, given.config))
+
+
+def _pretrain_seeds(given: Any) -> None:
+    from cic.sweep.command import run_small
+    from cic.sweep.grid import of_config, parse_seeds
+
+    raise SystemExit(run_small(of_config(given.config, parse_seeds(given.seeds)), given.out, given.quiet))
+
+
+def _is_sweep(given: Any) -> bool:
+    """Several pre-trainings, several seeds, or a domain that stands for all its tasks."""
+    from cic import envs
+
+    domain, task = envs.split_name(given.config.task)
+    return len(given.runs) > 1 or given.seeds is not None or (task is None and domain in envs.domains())
+
+
+def _finetune_many(given: Any, default: Any, one_seed: bool) -> None:
+    from cic.sweep.command import finetunings, run_small
+    from cic.sweep.grid import differences, parse_seeds
+
+    settings = differences(given.config, default)
+    settings.pop("task", None)
+    seeds = parse_seeds(given.seeds) if given.seeds else ((given.config.seed,) if one_seed else None)
+    plan = finetunings(given.runs, given.config.task, seeds, settings, given.at)
+    raise SystemExit(run_small(plan, given.out, given.quiet))
+
+
 # ---- training --------------------------------------------------------------------------------------------------
 
 
@@ -179,12 +224,16 @@ def _pretrain(args: list[str]) -> None:
         [
             ("out", Annotated[Path | None, out], None),
             ("resume", Annotated[Path | None, again], None),
+            _SEEDS,
             ("quiet", Annotated[bool, tyro.conf.arg(help="Show no progress.")], False),
         ],
     )
     given = _parse(
         cls, args, "pretrain", cls(default), f"{COMMANDS['pretrain']}; the last flags are those of {objective}"
     )
+    if given.seeds is not None:
+        _pretrain_seeds(given)
+        return
     _announce(pretrain(given.config, out=given.out, quiet=given.quiet))
 
 
@@ -204,9 +253,13 @@ def _finetune(args: list[str]) -> None:
         generic[type(default.learning)],
         [
             (
-                "run",
-                Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(help="Folder of the pre-training.")],
-                None,
+                "runs",
+                Annotated[
+                    tuple[Path, ...],
+                    tyro.conf.Positional,
+                    tyro.conf.arg(help="Folder of the pre-training; several make a sweep.", metavar="RUN..."),
+                ],
+                (),
             ),
             ("scratch", Annotated[bool, tyro.conf.arg(help="Learn from nothing, without a pre-training.")], False),
             ("at", Annotated[int | None, tyro.conf.arg(help="Use the weights of this step's milestone.")], None),
@@ -216,13 +269,18 @@ def _finetune(args: list[str]) -> None:
                 None,
             ),
             ("resume", Annotated[Path | None, tyro.conf.arg(help="Continue this run instead.")], None),
+            _SEEDS,
             ("quiet", Annotated[bool, tyro.conf.arg(help="Show no progress.")], False),
         ],
     )
     given = _parse(cls, args, "finetune", cls(default))
-    if given.scratch == (given.run is not None):
+    if given.scratch == bool(given.runs):
         raise UserError("give either the folder of a pre-training or --scratch")
-    _announce(finetune(given.run, given.config, at=given.at, out=given.out, quiet=given.quiet))
+    if given.runs and _is_sweep(given):
+        _finetune_many(given, default, _peek(args, "--seed") is not None)
+        return
+    run = given.runs[0] if given.runs else None
+    _announce(finetune(run, given.config, at=given.at, out=given.out, quiet=given.quiet))
 
 
 # ---- looking ---------------------------------------------------------------------------------------------------
