@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 
 from cic.sweep.storage import Storage
 
@@ -86,6 +87,7 @@ def holder_of(storage: Storage, folder: str) -> Holder | None:
     return _read(storage, folder, number) if number else None
 
 
+@lru_cache(maxsize=1)
 def this_machine() -> str:
     """A name that no other node has: containers on one machine do not see each other's processes."""
     try:

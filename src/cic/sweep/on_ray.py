@@ -25,6 +25,11 @@ _SAVE_SECONDS = 120.0
 _LOOK_SECONDS = 5.0
 _OBJECT_STORE = 100 << 20  # bytes; jobs and outcomes are small, and runs share nothing else
 
+_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # or the log of every node that dies is printed here
+}
+
 
 class RayPool:
     """A Ray task per run. Ray finds a node for each; which run is next is the scheduler's business."""
@@ -39,9 +44,10 @@ class RayPool:
         slots: int | None = None,
         train: Train | None = None,
     ) -> None:
+        for name, value in _ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
         import ray
 
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         self.ray, self.orders, self.train = ray, orders, train
         self.address, self.slots = address, slots
         self._smallest = Needs(*(min(getattr(job.needs, name) for job in jobs) for name in ("cpus", "gpus", "memory")))

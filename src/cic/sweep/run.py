@@ -80,8 +80,7 @@ def run_plan(
     orders = Orders(storage.where, marker, owner, means.lease, tuple(sys.argv))
     _begin(storage, marker, plan, jobs)
     try:
-        with _signals():
-            return _run(storage, jobs, orders, means, train)
+        return _run(storage, jobs, orders, means, train)
     finally:
         storage.remove(marker)
 
@@ -119,7 +118,7 @@ def _drive(
         return rows(_progress(scheduler, storage))
 
     try:
-        with View(look, means.quiet) as view:
+        with _signals(), View(look, means.quiet) as view:  # signals last: Ray has handlers of its own
             try:
                 drive(scheduler, pool, changed=view.show)
                 stopped = pool.stopped
