@@ -158,7 +158,12 @@ def _announce(finished: Any) -> None:
 
 # ---- sweeps ----------------------------------------------------------------------------------------------------
 
-_SEEDS: tuple[Any, ...] = ("seeds", str | None, None)
+
+def _seeds() -> tuple[Any, ...]:
+    import tyro
+
+    said = tyro.conf.arg(help="0-4 or 0,3,7: a run for each, as many at once as there are cores.")
+    return "seeds", Annotated[str | None, said], None
 
 
 def _sweep(args: list[str]) -> None:
@@ -224,7 +229,7 @@ def _pretrain(args: list[str]) -> None:
         [
             ("out", Annotated[Path | None, out], None),
             ("resume", Annotated[Path | None, again], None),
-            _SEEDS,
+            _seeds(),
             ("quiet", Annotated[bool, tyro.conf.arg(help="Show no progress.")], False),
         ],
     )
@@ -269,7 +274,7 @@ def _finetune(args: list[str]) -> None:
                 None,
             ),
             ("resume", Annotated[Path | None, tyro.conf.arg(help="Continue this run instead.")], None),
-            _SEEDS,
+            _seeds(),
             ("quiet", Annotated[bool, tyro.conf.arg(help="Show no progress.")], False),
         ],
     )

@@ -20,7 +20,7 @@ def from_dict(cls: type[T], data: Any, where: str = "config", open_types: dict[s
     """Build `cls` from what `to_dict` gave. `open_types` are those of fields whose type the class leaves open."""
     if not isinstance(data, dict):
         raise UserError(f"{where} must be an object, not {type(data).__name__}")
-    hints = _hints(cls) | (open_types or {})
+    hints = _hints(cls) | (open_types or {})  # type: ignore[arg-type]
     fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     for name in data:
         if name not in fields:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cic import __version__
 from cic.core.errors import UserError
 from cic.sweep.jobs import Job
 from cic.sweep.leases import SECONDS
@@ -86,7 +87,10 @@ def _plan(file: Path | None, options: SweepOptions) -> Plan:
         given = {name for name in ("seeds", "tasks", "scale", "set") if getattr(options, name) != _DEFAULT[name]}
         if given:
             raise UserError(f"--{min(given)} makes a plan, but {file} is one already: edit it, or drop the flag")
-        return read_plan(file)
+        plan = read_plan(file)
+        if plan.version != __version__:
+            print(f"cic: {file} was made by cic {plan.version}; its defaults may differ here", file=sys.stderr)
+        return plan
     from cic.sweep.grid import Grid, parse_seeds
 
     if (options.objectives is None) != (options.domains is None):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from cic.sweep.storage import UrlStorage
 
 _FOLDERS = ("checkpoints", "milestones")
 _WEIGHTS = ("manifest.json", "agent.safetensors")
+_PATIENCE = (1.0, 5.0, 30.0)  # seconds between tries of the last push
 _SECONDS = 2.0  # between looks for a new checkpoint
 
 
@@ -119,6 +121,16 @@ class Mirror:
             if name.isdigit() and name not in names and name < newest:
                 self.storage.fs.rm(self.storage.full(f"{self.folder}/checkpoints/{name}"), recursive=True)
 
+    def _push_at_last(self) -> None:
+        """Hours of work are worth a few tries."""
+        for seconds in _PATIENCE:
+            try:
+                self.push(final=True)
+                return
+            except Exception:
+                time.sleep(seconds)
+        self.push(final=True)
+
     @contextlib.contextmanager
     def kept_up(self) -> Iterator[None]:
         """While entered, push from a thread; at the end, everything."""
@@ -136,7 +148,7 @@ class Mirror:
         finally:
             end.set()
             thread.join()
-            self.push(final=True)
+            self._push_at_last()
 
 
 def _steps(folder: Path) -> list[Path]:

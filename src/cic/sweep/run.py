@@ -118,9 +118,9 @@ def _drive(
         return rows(_progress(scheduler, storage))
 
     try:
-        with _signals(), View(look, means.quiet) as view:  # signals last: Ray has handlers of its own
+        with _signals(), View(look, means.quiet):  # signals last: Ray has handlers of its own
             try:
-                drive(scheduler, pool, changed=view.show)
+                drive(scheduler, pool)
                 stopped = pool.stopped
             except KeyboardInterrupt:
                 _say("stopping: every run saves a checkpoint first (Ctrl-C again to leave at once)", means)

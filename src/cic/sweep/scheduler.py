@@ -143,16 +143,10 @@ class Scheduler:
                 blocked += self._followers[follower]
 
 
-def drive(
-    scheduler: Scheduler,
-    pool: Pool,
-    clock: Callable[[], float] = time.monotonic,
-    changed: Callable[[], None] = lambda: None,
-) -> None:
+def drive(scheduler: Scheduler, pool: Pool, clock: Callable[[], float] = time.monotonic) -> None:
     """Until everything is done, failed or blocked, or a signal has stopped a run."""
     while not scheduler.finished and not pool.stopped:
         while pool.has_room(len(scheduler.running)) and (job := scheduler.take(clock())):
             pool.submit(job)
         for folder, outcome in pool.wait(1.0):
             scheduler.ended(folder, outcome, clock())
-        changed()

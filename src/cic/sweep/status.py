@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cic.runs.values import integer, number
@@ -60,7 +60,14 @@ class Row:
 def read_status(storage: Storage, now: float | None = None) -> list[Progress]:
     """Every run of every plan in a storage."""
     now = time.time() if now is None else now
-    return [read_progress(storage, job, now) for job in read_jobs(storage)]
+    found: dict[str, Progress] = {}
+    for job in read_jobs(storage):  # what a run waits for comes before it
+        progress = read_progress(storage, job, now)
+        failed = [found[other].job.name for other in job.after if other in found and found[other].state == "failed"]
+        if failed and progress.state == "waiting":
+            progress = replace(progress, state="failed", message=f"not begun, because {failed[0]} failed")
+        found[job.folder] = progress
+    return list(found.values())
 
 
 def read_progress(storage: Storage, job: Job, now: float) -> Progress:

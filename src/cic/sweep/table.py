@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
-import time
+import threading
 from collections.abc import Callable, Sequence
 
 from rich.console import Console
@@ -58,30 +59,41 @@ def duration(seconds: float) -> str:
 
 
 class View:
-    """Shows what `look` sees, not more often than one can read."""
+    """While entered, shows what `look` sees, not more often than one can read.
+
+    From a thread, because a run may train in the main one; to the stream that was there at the beginning, because what
+    a run says goes to its log.
+    """
 
     def __init__(self, look: Callable[[], Sequence[Row]], quiet: bool = False) -> None:
-        self._look, self._quiet = look, quiet
-        console = Console(stderr=True)
-        self._live = Live(console=console, auto_refresh=False) if console.is_terminal and not quiet else None
-        self._shown = time.monotonic() - _LINE_SECONDS + _TABLE_SECONDS
+        self._look, self._quiet, self._stream = look, quiet, sys.stderr
+        console = Console(file=self._stream)
+        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="table", daemon=True)
 
     def __enter__(self) -> View:
-        if self._live:
-            self._live.start()
+        if not self._quiet:
+            if self._live:
+                self._live.start()
+            self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.show(last=True)
-        if self._live:
-            self._live.stop()
+        if not self._quiet:
+            self._end.set()
+            self._thread.join()
+            self._show()
+            if self._live:
+                self._live.stop()
 
-    def show(self, last: bool = False) -> None:
-        now = time.monotonic()
-        if self._quiet or (not last and now - self._shown < (_TABLE_SECONDS if self._live else _LINE_SECONDS)):
-            return
-        self._shown = now
+    def _watch(self) -> None:
+        while not self._end.wait(_TABLE_SECONDS if self._live else _LINE_SECONDS):
+            with contextlib.suppress(OSError):  # the storage stumbles
+                self._show()
+
+    def _show(self) -> None:
         if self._live:
             self._live.update(table(self._look()), refresh=True)
         else:
-            print(f"cic: {line(self._look())}", file=sys.stderr, flush=True)
+            print(f"cic: {line(self._look())}", file=self._stream, flush=True)

@@ -59,7 +59,8 @@ def execute(job: Job, orders: Orders, train: Train | None = None) -> Outcome:
                 return Outcome("done")
             return _attempt(job, storage, train or train_run)
     finally:
-        lease.release()
+        with contextlib.suppress(Exception):  # the storage stumbles: the lease will expire
+            lease.release()
 
 
 def unseen(where: str) -> str:
