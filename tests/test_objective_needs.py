@@ -300,7 +300,7 @@ def test_the_loop_provides_what_an_objective_needs(tmp_path: Path, monkeypatch: 
     register("demanding")(Demanding)
     config = override(pretrain_defaults("gridworld", "demanding", "smoke"), {"steps": 120, "num_envs": 2})
     agent = api.make_agent(Pretraining, config)
-    run = Run.plan(tmp_path / "run", "pretrain", to_dict(config)).create(cic.__version__)
+    run = Run.plan(tmp_path / "run", "pretrain", to_dict(config)).create({"version": cic.__version__})
     loop = Loop(run, config, envs.make("gridworld", num_envs=2, seed=0), agent, Pretraining(config), quiet=True)
     loop.train()
     objective, width = agent.objective, agent.spaces.obs

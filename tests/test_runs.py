@@ -22,7 +22,7 @@ from cic.runs.storage import read_tensors
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     return Run.plan(tmp_path / "run", "pretrain", {"seed": 1, "milestones": [1, 2], "learning": {"lr": 0.1}}).create(
-        "9.9"
+        {"version": "9.9"}
     )
 
 
@@ -54,7 +54,7 @@ def test_a_created_run_opens_with_its_config(run: Run) -> None:
 
 def test_a_run_is_never_created_over_another(run: Run) -> None:
     with pytest.raises(UserError, match="holds a run already"):
-        Run.plan(run.path, "finetune", {}).create("1")
+        Run.plan(run.path, "finetune", {}).create({"version": "1"})
     assert Run(run.path).kind == "pretrain"
 
 
@@ -94,7 +94,7 @@ def test_a_missing_folder_and_a_file_are_told_apart(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_the_users_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot make the folder"):
-        Run.plan(tmp_path / "file" / "run", "pretrain", {}).create("1")
+        Run.plan(tmp_path / "file" / "run", "pretrain", {}).create({"version": "1"})
 
 
 def test_a_planned_run_is_nowhere_yet(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_a_step_means_its_milestone_while_its_checkpoint_is_there_and_after(run:
 
 
 def test_inherited_weights_come_back_and_damage_is_noticed(tmp_path: Path) -> None:
-    run = Run.plan(tmp_path / "tuned", "finetune", {}).create("1", {"w": torch.arange(100.0)})
+    run = Run.plan(tmp_path / "tuned", "finetune", {}).create({"version": "1"}, {"w": torch.arange(100.0)})
     assert run.inherited()["w"].tolist() == list(range(100))
     path = run.path / "inherited" / "agent.safetensors"
     content = bytearray(path.read_bytes())
@@ -263,9 +263,9 @@ def test_a_folder_becomes_a_run_only_when_it_is_complete(tmp_path: Path, monkeyp
 
     monkeypatch.setattr("cic.runs.folder.write_folder", stop)
     with pytest.raises(KeyboardInterrupt):
-        Run.plan(tmp_path / "tuned", "finetune", {}).create("1", {"w": torch.zeros(1)})
+        Run.plan(tmp_path / "tuned", "finetune", {}).create({"version": "1"}, {"w": torch.zeros(1)})
     monkeypatch.undo()
-    assert Run.plan(tmp_path / "tuned", "finetune", {}).create("1", {"w": torch.zeros(1)}).inherited()
+    assert Run.plan(tmp_path / "tuned", "finetune", {}).create({"version": "1"}, {"w": torch.zeros(1)}).inherited()
 
 
 def test_a_run_in_a_folder_of_the_users_touches_nothing_of_theirs(tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_a_run_in_a_folder_of_the_users_touches_nothing_of_theirs(tmp_path: Path
     (tmp_path / ".git" / "objects").mkdir(parents=True)
     (tmp_path / ".notes").write_text("mine")
     (tmp_path / "src").mkdir()
-    run = Run.plan(tmp_path, "finetune", {}).create("1", {"w": torch.zeros(1)})
+    run = Run.plan(tmp_path, "finetune", {}).create({"version": "1"}, {"w": torch.zeros(1)})
     save(run, 100)
     run.save_milestone(100, {"w": torch.zeros(1)})
     assert (tmp_path / ".git" / "objects").is_dir()

@@ -123,11 +123,15 @@ class Agent(nn.Module):
     # ---- optimisers, made when first needed: an agent that only acts goes without --------------------------------
 
     def _descend(self, name: str, *inputs: Any) -> Metrics:
-        if name not in self._descents:
-            self._descents[name] = self._descent(name)
-        return self._descents[name].step(*inputs)
+        return self.descent(name).step(*inputs)
 
-    def _descent(self, name: str) -> Descent:
+    def descent(self, name: str) -> Descent:
+        """How the objective or a part of the learner learns."""
+        if name not in self._descents:
+            self._descents[name] = self._make_descent(name)
+        return self._descents[name]
+
+    def _make_descent(self, name: str) -> Descent:
         loss: Loss = self.objective.loss if name == "objective" else self.learner.losses()[name][0]
         optimisers = [self._optimiser(name)]
         if self._teaches(name):
