@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from cic import __version__, envs
 from cic.core.config import to_dict
@@ -124,7 +125,13 @@ def starting_point(
     """A finetuning's settings before the user's own: those of the scale, or of the pre-training that it continues."""
     if run is None:
         return finetune_defaults(task, scale or "laptop", learner or "ddpg")
-    before = config_of(Run(run))
+    return continuing(config_of(Run(run)), task, scale, learner)
+
+
+def continuing(
+    before: LoopConfig[Any], task: str, scale: str | None = None, learner: str | None = None
+) -> FinetuneSettings[Any]:
+    """The settings of a finetuning that continues a pre-training with the config `before`."""
     start = finetune_defaults(task, scale or before.scale, learner or before.learner)
     if scale is None and start.learner == before.learner:
         return dataclasses.replace(start, learning=before.learning)
@@ -415,6 +422,7 @@ def _start(
 def _parts(phase: type[Phase], config: Any) -> tuple[Agent, VectorEnv]:
     """What a loop is made of, if there is room for it."""
     check_numbers(config)
+    torch.set_num_threads(config.threads)  # before the first weights: threads decide the last bits of their QR
     env = envs.make(phase.environment(config), num_envs=config.num_envs, seed=config.seed, timeout=config.env_timeout)
     try:
         check_memory(config, env.spaces, len(env.tasks))
