@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import secrets
 import sys
 import warnings
@@ -24,13 +25,17 @@ from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent, build_agent
 from cic.learning.contract import check_contract
 from cic.learning.objectives import NoOptions, get_objective
-from cic.runs.folder import Run
+from cic.runs.folder import Inheritance, Run
 from cic.runs.provenance import provenance
-from cic.runs.storage import Tensors, load_weights, read_json
+from cic.runs.storage import load_weights
+from cic.runs.values import plain, read_object
 from cic.training.evaluation import rollout
+from cic.training.inference import Reached, fresh_states, infer_skill, reach_goals, replayed_states, require_inference
+from cic.training.limits import check_device, check_memory, check_numbers
 from cic.training.loop import Loop
 from cic.training.phase import Phase
 from cic.training.phases import PHASES, config_of, phase_of
+from cic.training.restoring import weights_limit
 from cic.training.settings import (
     FinetuneConfig,
     FinetuneSettings,
@@ -40,6 +45,9 @@ from cic.training.settings import (
     override,
     pretrain_defaults,
 )
+
+TRUST = "CIC_TRUST"
+"""An environment variable: with the value 1, environments of run folders are made whatever they import."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +64,7 @@ def pretrain(
     *,
     scale: str = "laptop",
     preset: str | None = None,
-    learner: str = "ddpg",
+    learner: str | None = None,
     out: Path | str | None = None,
     quiet: bool = False,
     **settings: Any,
@@ -108,7 +116,7 @@ def finetune(
     config = _finetune_config(given, source, str(run))
     path = _new_folder(out, f"finetune-{config.objective}-{config.task}-s{config.seed}")
     origin = f"starts from {run} at step {source.step:,}" if source else ""
-    return _start(path, "finetune", config, source.weights if source else None, quiet, origin)
+    return _start(path, "finetune", config, source.inheritance if source else None, quiet, origin)
 
 
 def starting_point(
@@ -117,7 +125,13 @@ def starting_point(
     """A finetuning's settings before the user's own: those of the scale, or of the pre-training that it continues."""
     if run is None:
         return finetune_defaults(task, scale or "laptop", learner or "ddpg")
-    before = config_of(Run(run))
+    return continuing(config_of(Run(run)), task, scale, learner)
+
+
+def continuing(
+    before: LoopConfig[Any], task: str, scale: str | None = None, learner: str | None = None
+) -> FinetuneSettings[Any]:
+    """The settings of a finetuning that continues a pre-training with the config `before`."""
     start = finetune_defaults(task, scale or before.scale, learner or before.learner)
     if scale is None and start.learner == before.learner:
         return dataclasses.replace(start, learning=before.learning)
@@ -137,7 +151,7 @@ class _Source:
     """A pre-training, as a finetuning needs it."""
 
     agent: Agent
-    weights: Tensors
+    inheritance: Inheritance
     config: PretrainConfig[Any, Any]
     step: int
 
@@ -159,7 +173,8 @@ def _source(path: Path | str, at: int | None, domain: str, given: FinetuneSettin
             f"add --hidden {config.learning.hidden} or --scale {config.scale}"
         )
     agent, step = _final_agent(run, config) if at is None else _load_agent(run, config, at)
-    return _Source(agent, agent.state_dict(), config, step)
+    library = run.library() if at is None else {}  # it belongs to the weights at the end
+    return _Source(agent, Inheritance(agent.state_dict(), library), config, step)
 
 
 def _final_agent(run: Run, config: Any) -> tuple[Agent, int]:
@@ -173,10 +188,11 @@ def _final_agent(run: Run, config: Any) -> tuple[Agent, int]:
 
 def _final_step(run: Run) -> int:
     """Where a finished run ended; one that is not finished has weights that somebody must choose."""
-    if run.finished:
-        return int(read_json(run.path / "result.json")["step"])
-    status = run.path / "status.json"
-    reached = read_json(status)["step"] if status.exists() else 0
+    result = run.result()
+    if result is not None:
+        step = result.get("step")
+        return step if isinstance(step, int) else run.steps_held()[-1]
+    reached = run.reached()
     held = ", ".join(map(str, run.steps_held())) or "none yet"
     raise UserError(
         f"{run.path} is not finished (step {reached:,} of {run.config['steps']:,}): continue it with "
@@ -203,34 +219,72 @@ def _finetune_config(given: FinetuneSettings[Any], source: _Source | None, path:
     )
 
 
-def resume(run: Path | str, *, steps: int | None = None, quiet: bool = False) -> Finished:
+def resume(
+    run: Path | str,
+    *,
+    steps: int | None = None,
+    quiet: bool = False,
+    device: str | None = None,
+    trust: bool = False,
+) -> Finished:
     """Continue a stopped run to its end, as if it had never stopped.
 
     With `steps`, to another end, also if it is finished: as if it had been meant to be that long from the start. A
     finished run goes back to its last checkpoint before the end, where it had not yet made up its final numbers.
+    On another `device` than the run's it goes on, but not to the bit. `trust` as in `evaluate`.
     """
     opened = Run(run)
     if steps is not None:
         opened.extend(steps)
-    elif opened.finished:
-        raise UserError(f"{run} is finished already: give it more --steps to go on")
+    elif (result := opened.result()) is not None:
+        return _already_finished(opened, result)
     config = config_of(opened)
-    agent, env, phase = _parts(phase_of(opened), config)
-    if getattr(config, "pretrained", None) is not None:
-        agent.inherit(opened.inherited(), config.critic)
-    return Finished(opened.path, Loop(opened, config, env, agent, phase, quiet).train())
+    if device is not None:
+        config = dataclasses.replace(config, device=device)
+    try:
+        check_device(config.device)
+    except UserError as error:
+        raise UserError(f"{error}. Continue elsewhere, or here with --device cpu") from None
+    _check_source(opened, config, trust)
+    phase = phase_of(opened)
+    agent, env = _parts(phase, config)
+    inherited = _inherited(opened, config, agent)
+    return Finished(opened.path, Loop(opened, config, env, agent, phase(config, inherited), quiet).train())
+
+
+def _inherited(run: Run, config: Any, agent: Agent) -> Inheritance | None:
+    """What a finetuning started from. Where its checkpoints have all that is still needed of it, it may be damaged."""
+    try:
+        return run.inherited(weights_limit(agent))
+    except UserError:
+        if run.checkpoints() and not config.check_steps and not config.pull:
+            return None
+        raise
+
+
+def _already_finished(run: Run, result: dict[str, Any]) -> Finished:
+    """Nothing is left to do but the status of a run that was killed between its result and its last status."""
+    if run.says_finished:
+        raise UserError(f"{run.path} is finished already: give it more --steps to go on")
+    run.lock()
+    try:
+        step = result.get("step")
+        run.write_status("finished", step if isinstance(step, int) else 0)
+    finally:
+        run.unlock()
+    return Finished(run.path, result)
 
 
 def load(run: Path | str, *, at: int | None = None) -> Agent:
     """The agent of a run, ready to `act(obs, skill)`; `at` picks a milestone's step.
 
-    A finetuned agent acts by the skill that it chose unless it is given another.
+    A finetuned agent acts by the skill that it chose unless it is given another. No environment is made.
     """
     opened = Run(run)
     agent, step = _load_agent(opened, config_of(opened), at)
     if at is None and not opened.finished:
         warnings.warn(f"{run} is not finished: these are its weights of step {step:,}", stacklevel=2)
-    agent.skill = chosen_skill(opened)
+    agent.skill = chosen_skill(opened, agent.objective.skills.dim)
     return agent
 
 
@@ -243,19 +297,25 @@ class Evaluation:
 
 
 def evaluate(
-    run: Path | str, *, episodes: int = 10, skill: Array | None = None, seed: int = 0, at: int | None = None
+    run: Path | str,
+    *,
+    episodes: int = 10,
+    skill: Array | None = None,
+    seed: int = 0,
+    at: int | None = None,
+    trust: bool = False,
 ) -> Evaluation:
     """A finetuned run on its task under its skill; a pre-trained one on every task of its domain.
 
-    Without `skill`, each episode of a pre-trained agent follows a skill of its own, drawn at random (zero-shot).
+    Without `skill`, each episode of a pre-trained agent follows a skill of its own, drawn at random (zero-shot). The
+    run's environment is made only if that executes nothing of whoever made the run, or with `trust`.
     """
     opened = Run(run)
-    config = config_of(opened)
     agent = load(run, at=at)
     if skill is not None:
         skill = agent.objective.skills.check(np.ravel(skill).tolist())
     used = agent.skill if skill is None else skill
-    env = envs.make(phase_of(opened).environment(config), num_envs=episodes, seed=seed)
+    env = open_env(opened, num_envs=episodes, seed=seed, trust=trust)
     try:
         drawn = agent.objective.skills.sample(episodes, np.random.default_rng(seed)) if used is None else used
         measured = rollout(agent, env, drawn, seed=seed).returns
@@ -267,24 +327,89 @@ def evaluate(
     return Evaluation(None if used is None else used.tolist(), {task: r.tolist() for task, r in measured.items()})
 
 
-def chosen_skill(run: Run) -> Array | None:
-    """The skill that a finetuning settled on; None if there is none yet, or none to choose."""
-    for name in ("result.json", "trials.json"):
-        if (run.path / name).exists() and (skill := read_json(run.path / name).get("skill")) is not None:
-            return np.array(skill, np.float32)
-    given = run.config.get("skill")
-    return None if given is None else np.array(given, np.float32)
+def infer(run: Path | str, states: int, *, episodes: int = 10, seed: int = 0, at: int | None = None) -> Evaluation:
+    """A pre-trained run on every task of its domain, under the skill that `states` labelled states name: zero-shot.
+
+    They are drawn from its replay, or fresh where that is gone.
+    """
+    opened = Run(run)
+    agent, env = _pretrained(opened, at, episodes, seed)
+    try:
+        require_inference(agent, states, get_objective(config_of(opened).objective).title)
+        loaded = opened.load_checkpoint()
+        labelled = replayed_states(agent, loaded[1]["replay"], env.tasks, states, seed) if loaded else None
+        if labelled is None:
+            labelled = fresh_states(agent, env, states, seed)
+        returns = {}
+        for task in env.tasks:
+            skill = infer_skill(agent, labelled, task)
+            returns[task] = rollout(agent, env, skill, seed=seed).returns[task].tolist()
+    finally:
+        env.close()
+    return Evaluation(None, returns)
+
+
+def reach(run: Path | str, goals: int, *, seed: int = 0, at: int | None = None) -> Reached:
+    """A pre-trained run steered to `goals` random places of its domain's plane, an episode each."""
+    if goals < 1:
+        raise UserError(f"--goals needs at least 1 goal, not {goals}")
+    agent, env = _pretrained(Run(run), at, goals, seed)
+    try:
+        return reach_goals(agent, env, seed)
+    finally:
+        env.close()
+
+
+def _pretrained(run: Run, at: int | None, num_envs: int, seed: int) -> tuple[Agent, VectorEnv]:
+    """Its agent and as many copies of its domain."""
+    config = config_of(run)
+    if not phase_of(run).intrinsic:
+        raise UserError(f"{run.path} is a finetuning run: give the folder of a pre-training")
+    agent, _ = _load_agent(run, config, at)
+    return agent, open_env(run, num_envs=num_envs, seed=seed)
+
+
+def chosen_skill(run: Run, dim: int) -> Array | None:
+    """The skill that a finetuning settled on; None if there is none yet, or none to choose.
+
+    Should result.json and trials.json be lost, the checkpoint knows it too.
+    """
+    if phase_of(run).intrinsic:
+        return None
+    found = [read_object(run.path / name) for name in ("result.json", "trials.json")]
+    said = [document.get("skill") for document in found if not isinstance(document, str)]
+    skill = next((one for one in (*said, run.config.get("skill")) if one is not None), None)
+    if skill is None and len(said) < len(found):
+        skill = run.chosen_skill()
+    if skill is None:
+        return None
+    numbers = np.array(skill, np.float32) if _are_numbers(skill) else np.zeros(0, np.float32)
+    if numbers.shape != (dim,) or not np.isfinite(numbers).all():
+        raise UserError(f"the skill in {run.path} is not {dim} finite numbers: it was not written by cic")
+    return numbers
+
+
+def _are_numbers(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(type(one) in (int, float) and abs(one) < 1e30 for one in value)
+
+
+def open_env(run: Run, *, num_envs: int, seed: int, trust: bool = False) -> VectorEnv:
+    """The environment of a run, made only if it may be."""
+    config = config_of(run)
+    _check_source(run, config, trust)
+    return envs.make(phase_of(run).environment(config), num_envs=num_envs, seed=seed)
 
 
 # ---- making and opening ----------------------------------------------------------------------------------------
 
 
-def _start(path: Path, kind: str, config: Any, inherited: Tensors | None, quiet: bool, origin: str = "") -> Finished:
+def _start(
+    path: Path, kind: str, config: Any, inherited: Inheritance | None, quiet: bool, origin: str = ""
+) -> Finished:
     """A new run. Its parts are made first, so that a mistake in the settings leaves no folder behind."""
-    agent, env, phase = _parts(PHASES[kind], config)
-    if inherited is not None:
-        agent.inherit(inherited, config.critic)
-    run = Run.plan(path, kind, to_dict(config))
+    phase = PHASES[kind](config, inherited)
+    agent, env = _parts(type(phase), config)
+    run = Run.plan(path, kind, to_dict(config), agent.spaces)
     loop = Loop(run, config, env, agent, phase, quiet)
     title = get_objective(config.objective).title
     about = {"version": __version__, "title": title, "imports": imported(), **provenance(config.device)}
@@ -294,20 +419,26 @@ def _start(path: Path, kind: str, config: Any, inherited: Tensors | None, quiet:
     return Finished(path, loop.train())
 
 
-def _parts(phase: type[Phase], config: Any) -> tuple[Agent, VectorEnv, Phase]:
-    """What a loop is made of."""
-    torch.set_num_threads(config.threads)  # before the first weights: orthogonal ones round by the number of threads
-    agent = make_agent(phase, config)
-    if phase.intrinsic:
-        check_contract(agent.objective, config.objective)
-    env = envs.make(phase.environment(config), num_envs=config.num_envs, seed=config.seed)
-    return agent, env, phase(config)
+def _parts(phase: type[Phase], config: Any) -> tuple[Agent, VectorEnv]:
+    """What a loop is made of, if there is room for it."""
+    check_numbers(config)
+    torch.set_num_threads(config.threads)  # before the first weights: threads decide the last bits of their QR
+    env = envs.make(phase.environment(config), num_envs=config.num_envs, seed=config.seed, timeout=config.env_timeout)
+    try:
+        check_memory(config, env.spaces, len(env.tasks))
+        agent = make_agent(phase, config, env.spaces)
+        if phase.intrinsic:
+            check_contract(agent.objective, config.objective)
+        return agent, env
+    except BaseException:
+        env.close()
+        raise
 
 
-def make_agent(phase: type[Phase], config: Any) -> Agent:
+def make_agent(phase: type[Phase], config: Any, spaces: Spaces | None = None) -> Agent:
     """The agent that a run's settings describe, with fresh weights."""
     return build_agent(
-        _spaces(phase.environment(config)),
+        spaces or _spaces(phase.environment(config)),
         config.objective,
         config.options,
         config.learner,
@@ -318,10 +449,9 @@ def make_agent(phase: type[Phase], config: Any) -> Agent:
 
 
 def _spaces(name: str) -> Spaces:
-    domain, _ = envs.split_name(name)
-    known = envs.domains().get(domain)
+    known = _built_in_spaces(name)
     if known is not None:
-        return Spaces(known.obs, known.action)
+        return known
     env = envs.make(name)
     try:
         return env.spaces
@@ -329,11 +459,44 @@ def _spaces(name: str) -> Spaces:
         env.close()
 
 
+def _built_in_spaces(name: str) -> Spaces | None:
+    domain, _ = envs.split_name(name)
+    known = envs.domains().get(domain)
+    return None if known is None else Spaces(known.obs, known.action)
+
+
 def _load_agent(run: Run, config: Any, at: int | None) -> tuple[Agent, int]:
-    agent = make_agent(phase_of(run), config)
-    weights, step = run.weights(at)
+    """From the run folder alone: its config, the sizes that it names and its weights."""
+    spaces = run.spaces or _built_in_spaces(phase_of(run).environment(config))
+    if spaces is None:
+        raise UserError(f"{run.path / 'config.json'} does not say how large observations and actions are")
+    check_numbers(config)
+    check_memory(config, spaces, trains=False)
+    agent = make_agent(phase_of(run), _on_this_machine(config), spaces)
+    weights, step = run.weights(at, weights_limit(agent))
     load_weights(agent, weights, run.path)
     return agent, step
+
+
+def _on_this_machine(config: Any) -> Any:
+    """The config, on the CPU where the run's device is missing."""
+    try:
+        check_device(config.device)
+    except UserError as error:
+        warnings.warn(f"{error}; using the CPU", stacklevel=2)
+        return dataclasses.replace(config, device="cpu")
+    return config
+
+
+def _check_source(run: Run, config: Any, trust: bool) -> None:
+    """An environment that a run's file names, and not the user, must not bring code along."""
+    name = phase_of(run).environment(config)
+    danger = envs.would_run(name)
+    if danger and not (trust or os.environ.get(TRUST) == "1"):
+        raise UserError(
+            f'the environment "{plain(name)}" of {run.path} {plain(danger)}: if you know who made the run, '
+            f"allow that with --trust (or {TRUST}=1)"
+        )
 
 
 def _new_folder(out: Path | str | None, name: str) -> Path:
@@ -345,10 +508,7 @@ def _new_folder(out: Path | str | None, name: str) -> Path:
 
 def _check(config: LoopConfig[Any]) -> None:
     """What this machine cannot do, before anything is made."""
-    try:
-        torch.empty(0, device=config.device)
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f'the device "{config.device}" cannot be used here: {str(error).splitlines()[0]}') from None
+    check_device(config.device)
     if config.steps <= config.warmup:
         warnings.warn(
             f"nothing will be learned: {config.steps:,} steps are no more than the warm-up of {config.warmup:,}",

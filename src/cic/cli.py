@@ -19,13 +19,14 @@ from cic.core.errors import Interrupted, UserError, unknown
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. 0 is success, 2 the user's mistake, 130 a run that was stopped and saved."""
+    """Run one command. 0 is success, 1 a sweep with runs that failed, 2 the user's mistake, 130 stopped and saved."""
     args = list(sys.argv[1:] if argv is None else argv)
     warnings.showwarning = _show_warning
     try:
         with _stopping_at_once_while_importing():
-            _run(args)
+            code = _run(args)
             sys.stdout.flush()
+            return code
     except UserError as error:
         return _fail(str(error))
     except BrokenPipeError:  # `cic … | head` has seen enough
@@ -41,13 +42,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _run(args: list[str]) -> None:
+def _run(args: list[str]) -> int:
     if args in (["--version"], ["-V"]):
         print(f"cic {__version__}")
-        return
+        return 0
     if not args or args[0] in ("-h", "--help", "help"):
         print(overview())
-        return
+        return 0
     if args[0] not in COMMANDS:
         raise unknown("command", args[0], COMMANDS)
     rest, imports = _without_imports(args[1:])
@@ -56,7 +57,7 @@ def _run(args: list[str]) -> None:
 
         import_first(imports)
     module, _, function = COMMANDS[args[0]].home.partition(":")
-    getattr(import_module(f"cic.commandline.{module}"), function)(rest)
+    return getattr(import_module(f"cic.commandline.{module}"), function)(rest) or 0
 
 
 def _without_imports(args: list[str]) -> tuple[list[str], list[str]]:

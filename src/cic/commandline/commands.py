@@ -8,7 +8,8 @@ from typing import NamedTuple
 class Command(NamedTuple):
     about: str
     home: str
-    """`module:function` below `cic.commandline`; the function takes the words after the command."""
+    """`module:function` below `cic.commandline`; the function takes the words after the command, and may return an
+    exit code."""
 
 
 COMMANDS = {
@@ -16,6 +17,7 @@ COMMANDS = {
     "finetune": Command("adapt a pre-trained run to a task (or --scratch)", "training:finetune"),
     "evaluate": Command("returns of a run's agent", "looking:evaluate"),
     "skills": Command("what each skill of a run does: a table, a picture, a video", "looking:skills"),
+    "sweep": Command("many runs: a plan, on this machine's cores or on a Ray cluster", "sweeping:sweep"),
     "runs": Command("the runs in a folder: their state, progress and next command", "runs:runs"),
     "export": Command("a run's data (ExORL, Minari) or its policy (ONNX, torch)", "exporting:export"),
     "report": Command("tables, figures and one HTML page from run folders", "reporting:report"),
@@ -31,6 +33,8 @@ EXAMPLES = """examples:
   cic pretrain --resume runs/rnd                 # goes on to the bit where it stopped
   cic finetune runs/rnd --task run               # at the scale of the pre-training
   cic finetune --scratch --task walker-walk      # the same budget from nothing
+  cic pretrain --domain walker --seeds 0-4       # five runs, as many at once as cores
+  cic sweep --objectives cic,apt --domains walker --seeds 0-4 --tasks walker
   cic COMMAND --help                             # settings and their meaning"""
 
 

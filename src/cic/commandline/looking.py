@@ -26,8 +26,14 @@ class EvaluateArgs:
     """Of the initial states and the random skills."""
     at: int | None = None
     """Use the weights of this step's milestone or checkpoint."""
+    infer: int | None = None
+    """Label so many states with each task's rewards and infer its skill from them, without finetuning."""
+    goals: int | None = None
+    """Steer to so many random places of the plane instead, and say how many are reached."""
     json: bool = False
     """Print JSON instead of a table."""
+    trust: bool = False
+    """Make the run's environment even if that imports a module that its config.json names."""
 
 
 def evaluate(args: list[str]) -> None:
@@ -36,12 +42,21 @@ def evaluate(args: list[str]) -> None:
         return
     import numpy as np
 
-    from cic.api import evaluate
+    from cic.api import evaluate, infer
 
     if given.episodes < 1:
         raise UserError(f"episodes must be at least 1, not {given.episodes}")
+    if (given.skill is not None) + (given.infer is not None) + (given.goals is not None) > 1:
+        raise UserError("--skill, --infer and --goals exclude each other")
+    if given.goals is not None:
+        _reach(given)
+        return
+    shared: dict[str, Any] = {"episodes": given.episodes, "seed": given.seed, "at": given.at}
     skill = None if given.skill is None else np.array(given.skill, np.float32)
-    found = evaluate(given.run, episodes=given.episodes, skill=skill, seed=given.seed, at=given.at)
+    if given.infer is not None:
+        found = infer(given.run, given.infer, **shared)
+    else:
+        found = evaluate(given.run, skill=skill, trust=given.trust, **shared)
     if given.json:
         print(json.dumps(dataclasses.asdict(found)))
         return
@@ -50,6 +65,19 @@ def evaluate(args: list[str]) -> None:
         for task, r in found.returns.items()
     ]
     tables.show(["task", "mean", "std", "min", "max"], rows)
+
+
+def _reach(given: Any) -> None:
+    from cic.api import reach
+
+    found = reach(given.run, given.goals, seed=given.seed, at=given.at)
+    if given.json:
+        print(json.dumps({name: getattr(found, name).tolist() for name in ("goals", "nearest", "last")}))
+        return
+    hit, stayed = (float((way <= found.radius).mean()) for way in (found.nearest, found.last))
+    header = ["goals", "within", "reached", "at the end", "nearest", "last"]
+    means = [f"{way.mean():.2f}" for way in (found.nearest, found.last)]
+    tables.show(header, [[str(len(found.goals)), f"{found.radius:g}", f"{hit:.2f}", f"{stayed:.2f}", *means]])
 
 
 @dataclass(frozen=True)
@@ -66,6 +94,8 @@ class SkillsArgs:
     """Use the weights of this step's milestone or checkpoint."""
     out: Path | None = None
     """Where skills.csv, skills.png and skills.mp4 go; by default the run's pictures/."""
+    trust: bool = False
+    """Make the run's environment even if that imports a module that its config.json names."""
     video: bool = True
     """Also film the skills side by side, where OpenGL is there."""
 

@@ -51,7 +51,13 @@ def describe() -> Table:
             "selection": flags_of(SearchConfig),
             "learners": {name: flags_of(cls.Config) for name, cls in learners().items()},
             "objectives": {
-                name: {"title": cls.title, "flags": flags_of(cls.Options), "scales": cls.scales, "presets": cls.presets}
+                name: {
+                    "title": cls.title,
+                    "flags": flags_of(cls.Options),
+                    "scales": cls.scales,
+                    "presets": cls.presets,
+                    "recommended": cls.recommended,
+                }
                 for name, cls in objectives()
             },
         }
@@ -96,6 +102,17 @@ def table_for(objective: str | None, learner: str | None) -> Table:
     return describe()
 
 
+def usual_learner(objective: str, preset: str | None) -> str:
+    """The learner that a method's preset recommends."""
+    method = table_for(objective, None)["objectives"].get(objective)
+    return "ddpg" if method is None else str(_recommended(method, preset).get("learner", "ddpg"))
+
+
+def _recommended(method: Table, preset: str | None) -> Table:
+    found: Table = method["recommended"].get(preset or next(iter(method["presets"])), {})
+    return found
+
+
 def groups(
     table: Table, kind: str, objective: str, learner: str, scale: str, extra: list[Flag], preset: str | None = None
 ) -> list[Group]:
@@ -105,7 +122,10 @@ def groups(
             said = unknown(what, name, table[f"{what}s"])
             raise UserError(f"{said} {HINT}") if what == "objective" else said
     method = table["objectives"][objective]
-    defaults = {**table["scales"][scale][kind], "scale": scale, "learner": learner, "objective": objective}
+    recommended = _recommended(method, preset) if kind == "pretrain" else {}
+    own_learning = recommended.get("learning", {}) if learner == recommended.get("learner", "ddpg") else {}
+    defaults = {**own_learning, **table["scales"][scale][kind]}
+    defaults |= {"scale": scale, "learner": learner, "objective": objective}
     defaults["preset"] = preset or next(iter(method["presets"]))
     own = {flag.name: flag for flag in [*_flags(table[kind], defaults), *extra]}
     learning = [own.pop("learner"), *_flags(table["learners"][learner], defaults)]

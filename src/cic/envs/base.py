@@ -21,6 +21,7 @@ from cic.envs.catalogue import CoverageAxes
 
 Bools = npt.NDArray[np.bool_]
 State = dict[str, npt.NDArray[Any]]
+MOST_COPIES = 10_000
 
 
 class StepArrays(NamedTuple):
@@ -180,8 +181,8 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
 
 
 def _check_num_envs(num_envs: Any) -> None:
-    if not _is_whole(num_envs) or num_envs < 1:
-        raise UserError(f"num_envs must be a whole number of at least 1, got {num_envs!r}")
+    if not _is_whole(num_envs) or not 1 <= num_envs <= MOST_COPIES:
+        raise UserError(f"num_envs must be a whole number of at least 1 and at most {MOST_COPIES:,}, got {num_envs!r}")
 
 
 def _is_whole(number: Any) -> bool:

@@ -51,11 +51,14 @@ class Agent(nn.Module):
     # ---- acting ------------------------------------------------------------------------------------------------
 
     @torch.inference_mode()
-    def act(self, obs: Array, skill: Array | None = None, *, explore: bool = False) -> Array:
-        """(N, action) for (N, obs) and (N, skill), or one action for one observation."""
+    def act(
+        self, obs: Array, skill: Array | None = None, *, explore: bool = False, actor: nn.Module | None = None
+    ) -> Array:
+        """(N, action) for (N, obs) and (N, skill), or one action for one observation; by `actor` if given."""
         seen, by = self._tensors(obs, self.skill if skill is None else skill)
         x = self.objective.policy_input(self.encoder(seen), by)
-        result: Array = self.learner.act(x, explore, self.generator).cpu().numpy()
+        action = self.learner.act(x, explore, self.generator) if actor is None else self.learner.mean_action(x, actor)
+        result: Array = action.cpu().numpy()
         return result if np.ndim(obs) == 2 else result[0]
 
     def predict(

@@ -14,6 +14,7 @@ An objective that declares `Needs` gets more with each transition: where its ski
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -274,6 +275,18 @@ class Replay:
             rows.append(at[since <= steps])
         found: Array = self.obs[np.concatenate(rows)]
         return found
+
+    def skill_paths(self) -> Iterator[tuple[Array, Array]]:
+        """(dim,) and (T + 1, obs): each skill that is over and what it led through, the latest first."""
+        found = []
+        for copy in np.flatnonzero(self.written > 0):
+            order = self._at(np.array([copy * self.slots]), np.arange(min(self.written[copy], self.slots)))
+            begins = np.flatnonzero(self.begins[order])
+            first, last, over = self._skill_span(order[begins])
+            recency = len(order) - last
+            found += [(recency[i], order[first[i] : last[i] + 1]) for i in np.flatnonzero(over)]
+        for _, records in sorted(found, key=lambda one: one[0]):
+            yield self.skills[self.skill_id[records[0]] % len(self.skills)], self.obs[records]
 
     # ---- one-step view, for regressing skills from rewards ------------------------------------------------------
 

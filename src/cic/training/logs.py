@@ -6,19 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from cic.core.errors import UserError
+from cic.runs.lines import LineLog
 from cic.runs.records import flatten
-from cic.runs.storage import LineLog
 from cic.training.settings import LoopConfig
 
 
 class Logs:
-    """Opened at a known length, so that a resumed run writes what the uninterrupted one would have written."""
+    """Begun with what a checkpoint has of them, so that a resumed run writes what the uninterrupted one would have."""
 
     def __init__(
-        self, folder: Path, sizes: tuple[int, int], step: int, settings: LoopConfig[Any], config: dict[str, Any]
+        self, folder: Path, start: Path | None, step: int, settings: LoopConfig[Any], config: dict[str, Any]
     ) -> None:
-        self.metrics = LineLog(folder / "metrics.jsonl", sizes[0])
-        self.timing = LineLog(folder / "timing.jsonl", sizes[1])
+        self.metrics, self.timing = (
+            LineLog(folder / name, start and start / name) for name in ("metrics.jsonl", "timing.jsonl")
+        )
         self._board = _board(folder / "tensorboard", step, config)
         self._wandb = _wandb(folder, settings, config) if settings.wandb else None
 

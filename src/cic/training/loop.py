@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,8 @@ from cic.learning import compilation
 from cic.learning.agent import Agent
 from cic.learning.replay import Replay
 from cic.runs.folder import Run
+from cic.runs.storage import Arrays, Tensors, load_weights
+from cic.training import restoring
 from cic.training.logs import Logs
 from cic.training.phase import Phase
 from cic.training.progress import Reporter
@@ -99,8 +103,7 @@ class Loop:
 
     def _train(self) -> dict[str, Any]:
         resumed = self._resume()
-        sizes = (resumed["metrics_bytes"], resumed["timing_bytes"]) if resumed else (0, 0)
-        self.logs = Logs(self.run.path, sizes, self.step, self.config, self.run.config)
+        self.logs = Logs(self.run.path, resumed, self.step, self.config, self.run.config)
         self._alive()
         total = -(-self.config.steps // self.config.num_envs) * self.config.num_envs  # copies step together
         with self.logs, Reporter(self.phase.title, total, self.step, self.quiet) as self.reporter:
@@ -134,14 +137,14 @@ class Loop:
     def _action(self, skill: Array) -> Array:
         if self.phase.uniform():
             return self.rng.uniform(-1, 1, (self.config.num_envs, self.agent.spaces.action)).astype(np.float32)
-        action = self.agent.act(self.obs, skill, explore=True)
+        action = self.phase.act(self.obs, skill)
         if not np.isfinite(action).all():
             self.require_finite_update()
             raise Diverged(f"the policy's actions are not finite at step {self.step}: {self._last_good()}")
         return action
 
     def _due(self) -> int:
-        if self.step < self.phase.first_update or not self.replay.ready():
+        if self.step < self.phase.first_update or not self.phase.learns() or not self.replay.ready():
             return 0
         return self.earned(self.step) - self.updates
 
@@ -266,46 +269,64 @@ class Loop:
         if self._saved_at == self.step and self._result is None:
             return
         self.require_finite_update()
-        for name, value in self.agent.state_dict().items():
-            if value.is_floating_point() and not bool(torch.isfinite(value).all()):
-                raise Diverged(f"the weights {name} are not finite at step {self.step}: {self._last_good()}")
+        tensors = {"agent": self.agent.state_dict(), "optimisers": self.agent.optimiser_state()}
+        for part, values in tensors.items():
+            for name, value in values.items():
+                if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+                    what = "weights" if part == "agent" else "optimiser's"
+                    raise Diverged(f"the {what} {name} are not finite at step {self.step}: {self._last_good()}")
         arrays, state = self.phase.state()
-        mine: dict[str, npt.NDArray[Any]] = {name: getattr(self, name) for name in self._ARRAYS}
         self.run.save_checkpoint(
             self.step,
-            {"agent": self.agent.state_dict(), "optimisers": self.agent.optimiser_state()},
-            {"replay": self.replay.state(), "env": self.env.state(), "loop": mine, "phase": arrays},
+            tensors,
+            {"replay": self.replay.state(), "env": self.env.state(), "loop": self._own_arrays(), "phase": arrays},
             {name: getattr(self, name) for name in self._COUNTERS}
-            | {
-                "rng": self.rng.bit_generator.state,
-                "metrics_bytes": self.logs.metrics.size(),
-                "timing_bytes": self.logs.timing.size(),
-                "phase": state,
-                "result": self._result,
-            },
+            | {"rng": self.rng.bit_generator.state, "phase": state, "result": self._result},
+            (self.logs.metrics, self.logs.timing),
         )
         self._saved_at = self.step
 
-    def _resume(self) -> dict[str, Any] | None:
-        loaded = self.run.load_checkpoint()
+    def _own_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        return {name: getattr(self, name) for name in self._ARRAYS}
+
+    def _resume(self) -> Path | None:
+        """Continue from the newest good checkpoint and return its folder; None if there is none yet."""
+        loaded = self.run.load_checkpoint(restoring.size_limits(self.agent, self.replay, self._own_arrays()))
         if loaded is None:
             return None
-        tensors, arrays, state = loaded
-        self.agent.load_state_dict(tensors["agent"])
-        self.agent.restore_optimisers(tensors["optimisers"])
+        folder = self.run.checkpoints()[-1]
+        with restoring.fitting(folder):
+            self._restore(*loaded)
+        return folder
+
+    def _restore(self, tensors: dict[str, Tensors], arrays: dict[str, Arrays], state: dict[str, Any]) -> None:
+        load_weights(self.agent, tensors["agent"], self.run.path)
+        self.agent.restore_optimisers(tensors["optimisers"] | self._fresh_generator())
+        restoring.require_replay(arrays["replay"], self.replay)
         self.replay.restore(arrays["replay"])
+        restoring.require_like(arrays["loop"], self._own_arrays())
         for name in self._ARRAYS:
             setattr(self, name, np.array(arrays["loop"][name]))
-        for name in self._COUNTERS:
-            setattr(self, name, state[name])
+        self.step = restoring.whole(state, "step", 0, self.config.steps + self.config.num_envs)
+        self.updates = restoring.whole(state, "updates", 0, max(self.earned(self.step), 0))
+        self.next_log = restoring.whole(state, "next_log", 0, self.step + self.config.log_every)
         self.rng.bit_generator.state = state["rng"]
         self.phase.restore(arrays.get("phase", {}), state["phase"])
+        restoring.need(isinstance(state["result"], dict | None), "result must be an object")
         self._result, self._saved_at = state["result"], self.step
         self.env.restore(arrays["env"])
         if not self.env.exact_state:  # its episodes begin anew, and so they do everywhere
             self.phase.after_restart()
             self._begin_episodes(np.ones(self.config.num_envs, np.bool_))
-        return dict(state)
+
+    def _fresh_generator(self) -> Tensors:
+        """The agent's own, where the run goes on with another device: their generators have other states."""
+        if self.config.device == self.run.config.get("device", self.config.device):
+            return {}
+        warnings.warn(
+            "the run goes on with another device: its random numbers begin anew, not to the bit", stacklevel=2
+        )
+        return {"generator": self.agent.optimiser_state()["generator"]}
 
     def _try_status(self, state: str, message: str) -> None:
         with contextlib.suppress(OSError):  # a full disk: the error itself is what the user must see
