@@ -201,7 +201,7 @@ def resume(run: Path | str, *, quiet: bool = False, device: str | None = None, t
     agent, env = _parts(phase, config)
     if getattr(config, "pretrained", None) is not None and not opened.checkpoints():  # they have all that it learned
         agent.inherit(opened.inherited(weights_limit(agent)), config.critic)
-    return Finished(opened.path, Loop(opened, config, env, agent, phase(config), quiet).train())
+    return Finished(opened.path, _loop(opened, config, env, agent, phase(config), quiet).train())
 
 
 def _already_finished(run: Run, result: dict[str, Any]) -> Finished:
@@ -308,7 +308,7 @@ def _start(path: Path, kind: str, config: Any, inherited: Tensors | None, quiet:
     if inherited is not None:
         agent.inherit(inherited, config.critic)
     run = Run.plan(path, kind, to_dict(config), agent.spaces)
-    loop = Loop(run, config, env, agent, phase(config), quiet)
+    loop = _loop(run, config, env, agent, phase(config), quiet)
     title = get_objective(config.objective).title
     run.create({"version": __version__, "title": title, **provenance(config.device)}, inherited)
     return Finished(path, loop.train())
@@ -324,6 +324,14 @@ def _parts(phase: type[Phase], config: Any) -> tuple[Agent, VectorEnv]:
     except BaseException:
         env.close()
         raise
+
+
+def _loop(run: Run, config: Any, env: VectorEnv, agent: Agent, phase: Phase, quiet: bool) -> Loop:
+    try:
+        return Loop(run, config, env, agent, phase, quiet)
+    except MemoryError:  # a replay that the run would never fill is still asked for
+        env.close()
+        raise UserError(f"a replay of {config.replay:,} steps does not fit into memory: lower --replay") from None
 
 
 def make_agent(phase: type[Phase], config: Any, spaces: Spaces | None = None) -> Agent:

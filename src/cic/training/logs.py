@@ -8,14 +8,14 @@ from typing import Any
 from cic.core.errors import UserError
 from cic.runs.lines import LineLog
 
+LOGS = ("metrics.jsonl", "timing.jsonl")
+
 
 class Logs:
     """Begun with what a checkpoint has of them, so that a resumed run writes what the uninterrupted one would have."""
 
     def __init__(self, folder: Path, start: Path | None, step: int, wandb: bool, config: dict[str, Any]) -> None:
-        self.metrics, self.timing = (
-            LineLog(folder / name, start and start / name) for name in ("metrics.jsonl", "timing.jsonl")
-        )
+        self.metrics, self.timing = (LineLog(folder / name, start and start / name) for name in LOGS)
         self._board = _board(folder / "tensorboard", step)
         self._wandb = _wandb(folder, config) if wandb else None
 
