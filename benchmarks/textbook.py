@@ -24,11 +24,19 @@ class TwoHeads(nn.Module):
     def __init__(self, critic: nn.Module) -> None:
         super().__init__()
         self.trunk = copy.deepcopy(critic.trunk)
-        self.q1, self.q2 = copy.deepcopy(critic.heads)
+        self.q1, self.q2 = (_head(critic, index) for index in range(2))
 
     def forward(self, x: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         h = self.trunk(torch.cat([x, action], dim=-1))
         return self.q1(h), self.q2(h)
+
+
+def _head(critic: nn.Module, index: int) -> nn.Sequential:
+    """One of the heads whose hidden layers stand side by side in `cic`."""
+    width = critic.hidden.in_features
+    first = nn.Linear(width, width)
+    first.load_state_dict({name: value.chunk(2)[index] for name, value in critic.hidden.state_dict().items()})
+    return nn.Sequential(first, nn.ReLU(), copy.deepcopy(critic.heads[index]))
 
 
 class Textbook:

@@ -66,7 +66,8 @@ def actor(w: Weights, name: str, x: Doubles) -> Doubles:
 def critic(w: Weights, name: str, x: Doubles, action: Doubles) -> Doubles:
     """(2, B, out), head by head."""
     hidden = trunk(w, f"{name}.trunk", np.concatenate([x, action], axis=1))
-    return np.stack([relu_mlp(w, f"{name}.heads.{head}", hidden) for head in range(2)])
+    halves = np.split(np.maximum(linear(w, f"{name}.hidden", hidden), 0), 2, axis=1)
+    return np.stack([linear(w, f"{name}.heads.{head}", half) for head, half in enumerate(halves)])
 
 
 # ---- learning --------------------------------------------------------------------------------------------------

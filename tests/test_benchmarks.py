@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.__main__ import main
 from benchmarks.floor import flops, make_floor, record
-from benchmarks.textbook import Textbook
+from benchmarks.textbook import Textbook, TwoHeads
 from benchmarks.updates import filled_replay
 from cic.core.types import Spaces
 from cic.learning.agent import Agent, build_agent
@@ -36,8 +36,8 @@ def test_200_updates_equal_the_textbook_version() -> None:
         "state": (agent.objective.state, textbook.state_net),
         "skill": (agent.objective.discriminator.skill, textbook.skill_net),
         "prediction": (agent.objective.discriminator.prediction, textbook.pred_net),
-        "critic": (agent.learner.critic, textbook.critic),
-        "target": (agent.learner.target, textbook.target),
+        "critic": (TwoHeads(agent.learner.critic), textbook.critic),
+        "target": (TwoHeads(agent.learner.target), textbook.target),
     }
     for name, (ours, theirs) in pairs.items():
         for left, right in zip(ours.parameters(), theirs.parameters(), strict=True):

@@ -87,8 +87,8 @@ def test_every_layer_is_orthogonal_with_zero_biases(out: int) -> None:
     assert isinstance(policy, Actor)
     assert_orthogonal(network.trunk[0].weight)
     for head in range(2):
-        assert_orthogonal(network.heads[head][0].weight)
-        assert_orthogonal(network.heads[head][2].weight)
+        assert_orthogonal(network.hidden.weight.chunk(2)[head])
+        assert_orthogonal(network.heads[head].weight)
     for layer in (policy.trunk[0], policy.head[0], policy.head[2]):
         assert_orthogonal(layer.weight)
     for module in (network, policy):

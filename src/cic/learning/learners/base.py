@@ -69,6 +69,9 @@ class Learner(nn.Module):
         self.actor = actor
         self.critic = critic
         self.target = copy.deepcopy(critic).requires_grad_(False)
+        self._followers: list[tuple[list[Tensor], list[Tensor]]] = [
+            (list(self.target.parameters()), list(critic.parameters()))
+        ]
 
     @classmethod
     @abstractmethod
@@ -98,9 +101,10 @@ class Learner(nn.Module):
         self.target.load_state_dict(self.critic.state_dict())
 
     @torch.no_grad()
-    def follow(self, target: nn.Module, source: nn.Module) -> None:
-        """Polyak averaging: the target moves by `tau`."""
-        torch._foreach_lerp_(list(target.parameters()), list(source.parameters()), self.config.tau)
+    def follow(self) -> None:
+        """Polyak averaging: every target moves by `tau` towards what it follows."""
+        for targets, sources in self._followers:
+            torch._foreach_lerp_(targets, sources, self.config.tau)
 
 
 def _below(prefix: str, weights: dict[str, Tensor]) -> dict[str, Tensor]:

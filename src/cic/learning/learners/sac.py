@@ -75,7 +75,7 @@ class SAC(Learner):
             metrics |= descend("actor", batch, normal_like(batch.action, generator))
             if self.config.tune_alpha:
                 metrics |= descend("temperature", metrics["actor/entropy"], batch.action)
-        self.follow(self.target, self.critic)
+        self.follow()
         return metrics
 
     def critic_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Metrics]:

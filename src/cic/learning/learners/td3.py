@@ -50,6 +50,7 @@ class TD3(Learner):
     def __init__(self, config: TD3Config, actor: nn.Module, critic: Critic) -> None:
         super().__init__(config, actor, critic)
         self.target_actor = copy.deepcopy(actor).requires_grad_(False)
+        self._followers.append((list(self.target_actor.parameters()), list(actor.parameters())))
         self.updates = 0
 
     @classmethod
@@ -76,8 +77,7 @@ class TD3(Learner):
         if self.updates % self.config.actor_every == 0:
             if actor:
                 metrics |= descend("actor", batch)
-            self.follow(self.target, self.critic)
-            self.follow(self.target_actor, self.actor)
+            self.follow()
         return metrics
 
     def critic_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Metrics]:
