@@ -17,8 +17,9 @@ import numpy as np
 
 from cic.learning.objectives import objectives
 
+from .cases import Case, Scenario
 from .folders import finetune, pretrain
-from .injections import KINDS, Case, Scenario
+from .injections import KINDS
 from .processes import FINE, live, preload
 
 
