@@ -84,6 +84,8 @@ class Campaign:
         home = Path(tempfile.mkdtemp(prefix=f"{seed}-", dir=self.home))
         try:
             wrong = KINDS[kind](Case(scenario, home, rng))
+        except Exception as error:  # such as a folder that is not as it should be; the campaign goes on
+            wrong = f"{type(error).__name__}: {error}"
         finally:
             shutil.rmtree(home, ignore_errors=True)
         return kind, scenario.name, wrong

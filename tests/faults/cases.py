@@ -15,7 +15,7 @@ import numpy as np
 from cic import api
 from cic.runs import lines, storage
 
-from .folders import contents, stopped
+from .folders import contents, newest, stopped
 from .processes import FINE, End, live
 
 Rng = np.random.Generator
@@ -71,7 +71,7 @@ class Case:
         return "makes no progress"
 
     def difference(self, *, saved_between: bool = False) -> str:
-        """With `saved_between` the checkpoint before the last may be another: a run that is stopped saves where it is."""
+        """With `saved_between` the last checkpoint but one may be another: a run that is stopped saves where it is."""
         got, expected = contents(self.path), contents(self.scenario.reference)
         if saved_between:
             last = f"checkpoints/{newest(self.scenario.reference).name}/"
