@@ -526,6 +526,7 @@ def test_a_finetuning_that_lost_what_it_inherited(tuned: Path, tmp_path: Path, m
     path = Path(shutil.copytree(tuned, tmp_path / "run"))
     (path / "result.json").unlink()
     shutil.rmtree(path / "inherited")
+    shutil.rmtree(path / "checkpoints")  # which have all that it learned since
     assert "inherited" in mistake("finetune", "--resume", path)
 
 
@@ -606,7 +607,7 @@ def test_a_full_disk_stops_the_run_cleanly_and_it_can_be_resumed(
 
 
 @pytest.mark.parametrize(
-    "writer", ["cic.runs.storage.save_arrays", "cic.runs.storage.LineLog.write", "cic.runs.storage.os.fsync"]
+    "writer", ["cic.runs.storage.save_arrays", "cic.runs.lines.LineLog.write", "cic.runs.storage.os.fsync"]
 )
 def test_no_space_left_for_any_kind_of_file(
     unfinished: Path, skills: Path, writer: str, monkeypatch: pytest.MonkeyPatch, mistake: Callable[..., str]

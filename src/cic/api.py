@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import secrets
 import sys
 import warnings
@@ -20,19 +19,18 @@ from cic import __version__, envs
 from cic.core.config import to_dict
 from cic.core.errors import UserError
 from cic.core.imports import imported
-from cic.core.types import Array, Spaces
+from cic.core.types import Array
 from cic.envs.base import VectorEnv
-from cic.learning.agent import Agent, build_agent
+from cic.learning.agent import Agent
 from cic.learning.contract import check_contract
 from cic.learning.objectives import NoOptions, get_objective
 from cic.runs.folder import Inheritance, Run
 from cic.runs.provenance import provenance
-from cic.runs.storage import load_weights
-from cic.runs.values import plain, read_object
 from cic.training.evaluation import rollout
 from cic.training.inference import Reached, fresh_states, infer_skill, reach_goals, replayed_states, require_inference
 from cic.training.limits import check_device, check_memory, check_numbers
 from cic.training.loop import Loop
+from cic.training.opening import check_source, chosen_skill, load_agent, make_agent, open_env
 from cic.training.phase import Phase
 from cic.training.phases import PHASES, config_of, phase_of
 from cic.training.restoring import weights_limit
@@ -45,9 +43,6 @@ from cic.training.settings import (
     override,
     pretrain_defaults,
 )
-
-TRUST = "CIC_TRUST"
-"""An environment variable: with the value 1, environments of run folders are made whatever they import."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +167,7 @@ def _source(path: Path | str, at: int | None, domain: str, given: FinetuneSettin
             f"{path} has networks of width {config.learning.hidden}, the finetuning asks for {given.learning.hidden}: "
             f"add --hidden {config.learning.hidden} or --scale {config.scale}"
         )
-    agent, step = _final_agent(run, config) if at is None else _load_agent(run, config, at)
+    agent, step = _final_agent(run, config) if at is None else load_agent(run, config, at)
     library = run.library() if at is None else {}  # it belongs to the weights at the end
     return _Source(agent, Inheritance(agent.state_dict(), library), config, step)
 
@@ -180,7 +175,7 @@ def _source(path: Path | str, at: int | None, domain: str, given: FinetuneSettin
 def _final_agent(run: Run, config: Any) -> tuple[Agent, int]:
     step = _final_step(run)
     try:
-        return _load_agent(run, config, step)
+        return load_agent(run, config, step)
     except UserError as error:
         held = ", ".join(map(str, run.steps_held()))
         raise UserError(f"{error}: choose other weights with --at (there are: {held})") from None
@@ -245,11 +240,11 @@ def resume(
         check_device(config.device)
     except UserError as error:
         raise UserError(f"{error}. Continue elsewhere, or here with --device cpu") from None
-    _check_source(opened, config, trust)
+    check_source(opened, config, trust)
     phase = phase_of(opened)
     agent, env = _parts(phase, config)
     inherited = _inherited(opened, config, agent)
-    return Finished(opened.path, Loop(opened, config, env, agent, phase(config, inherited), quiet).train())
+    return Finished(opened.path, _loop(opened, config, env, agent, phase(config, inherited), quiet).train())
 
 
 def _inherited(run: Run, config: Any, agent: Agent) -> Inheritance | None:
@@ -281,7 +276,7 @@ def load(run: Path | str, *, at: int | None = None) -> Agent:
     A finetuned agent acts by the skill that it chose unless it is given another. No environment is made.
     """
     opened = Run(run)
-    agent, step = _load_agent(opened, config_of(opened), at)
+    agent, step = load_agent(opened, config_of(opened), at)
     if at is None and not opened.finished:
         warnings.warn(f"{run} is not finished: these are its weights of step {step:,}", stacklevel=2)
     agent.skill = chosen_skill(opened, agent.objective.skills.dim)
@@ -365,42 +360,11 @@ def _pretrained(run: Run, at: int | None, num_envs: int, seed: int) -> tuple[Age
     config = config_of(run)
     if not phase_of(run).intrinsic:
         raise UserError(f"{run.path} is a finetuning run: give the folder of a pre-training")
-    agent, _ = _load_agent(run, config, at)
+    agent, _ = load_agent(run, config, at)
     return agent, open_env(run, num_envs=num_envs, seed=seed)
 
 
-def chosen_skill(run: Run, dim: int) -> Array | None:
-    """The skill that a finetuning settled on; None if there is none yet, or none to choose.
-
-    Should result.json and trials.json be lost, the checkpoint knows it too.
-    """
-    if phase_of(run).intrinsic:
-        return None
-    found = [read_object(run.path / name) for name in ("result.json", "trials.json")]
-    said = [document.get("skill") for document in found if not isinstance(document, str)]
-    skill = next((one for one in (*said, run.config.get("skill")) if one is not None), None)
-    if skill is None and len(said) < len(found):
-        skill = run.chosen_skill()
-    if skill is None:
-        return None
-    numbers = np.array(skill, np.float32) if _are_numbers(skill) else np.zeros(0, np.float32)
-    if numbers.shape != (dim,) or not np.isfinite(numbers).all():
-        raise UserError(f"the skill in {run.path} is not {dim} finite numbers: it was not written by cic")
-    return numbers
-
-
-def _are_numbers(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(type(one) in (int, float) and abs(one) < 1e30 for one in value)
-
-
-def open_env(run: Run, *, num_envs: int, seed: int, trust: bool = False) -> VectorEnv:
-    """The environment of a run, made only if it may be."""
-    config = config_of(run)
-    _check_source(run, config, trust)
-    return envs.make(phase_of(run).environment(config), num_envs=num_envs, seed=seed)
-
-
-# ---- making and opening ----------------------------------------------------------------------------------------
+# ---- making ----------------------------------------------------------------------------------------------------
 
 
 def _start(
@@ -410,7 +374,7 @@ def _start(
     phase = PHASES[kind](config, inherited)
     agent, env = _parts(type(phase), config)
     run = Run.plan(path, kind, to_dict(config), agent.spaces)
-    loop = Loop(run, config, env, agent, phase, quiet)
+    loop = _loop(run, config, env, agent, phase, quiet)
     title = get_objective(config.objective).title
     about = {"version": __version__, "title": title, "imports": imported(), **provenance(config.device)}
     run.create(about, inherited)
@@ -435,68 +399,12 @@ def _parts(phase: type[Phase], config: Any) -> tuple[Agent, VectorEnv]:
         raise
 
 
-def make_agent(phase: type[Phase], config: Any, spaces: Spaces | None = None) -> Agent:
-    """The agent that a run's settings describe, with fresh weights."""
-    return build_agent(
-        spaces or _spaces(phase.environment(config)),
-        config.objective,
-        config.options,
-        config.learner,
-        config.learning,
-        seed=config.seed,
-        device=config.device,
-    )
-
-
-def _spaces(name: str) -> Spaces:
-    known = _built_in_spaces(name)
-    if known is not None:
-        return known
-    env = envs.make(name)
+def _loop(run: Run, config: Any, env: VectorEnv, agent: Agent, phase: Phase, quiet: bool) -> Loop:
     try:
-        return env.spaces
-    finally:
+        return Loop(run, config, env, agent, phase, quiet)
+    except MemoryError:  # a replay that the run would never fill is still asked for
         env.close()
-
-
-def _built_in_spaces(name: str) -> Spaces | None:
-    domain, _ = envs.split_name(name)
-    known = envs.domains().get(domain)
-    return None if known is None else Spaces(known.obs, known.action)
-
-
-def _load_agent(run: Run, config: Any, at: int | None) -> tuple[Agent, int]:
-    """From the run folder alone: its config, the sizes that it names and its weights."""
-    spaces = run.spaces or _built_in_spaces(phase_of(run).environment(config))
-    if spaces is None:
-        raise UserError(f"{run.path / 'config.json'} does not say how large observations and actions are")
-    check_numbers(config)
-    check_memory(config, spaces, trains=False)
-    agent = make_agent(phase_of(run), _on_this_machine(config), spaces)
-    weights, step = run.weights(at, weights_limit(agent))
-    load_weights(agent, weights, run.path)
-    return agent, step
-
-
-def _on_this_machine(config: Any) -> Any:
-    """The config, on the CPU where the run's device is missing."""
-    try:
-        check_device(config.device)
-    except UserError as error:
-        warnings.warn(f"{error}; using the CPU", stacklevel=2)
-        return dataclasses.replace(config, device="cpu")
-    return config
-
-
-def _check_source(run: Run, config: Any, trust: bool) -> None:
-    """An environment that a run's file names, and not the user, must not bring code along."""
-    name = phase_of(run).environment(config)
-    danger = envs.would_run(name)
-    if danger and not (trust or os.environ.get(TRUST) == "1"):
-        raise UserError(
-            f'the environment "{plain(name)}" of {run.path} {plain(danger)}: if you know who made the run, '
-            f"allow that with --trust (or {TRUST}=1)"
-        )
+        raise UserError(f"a replay of {config.replay:,} steps does not fit into memory: lower --replay") from None
 
 
 def _new_folder(out: Path | str | None, name: str) -> Path:

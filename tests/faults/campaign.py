@@ -17,8 +17,9 @@ import numpy as np
 
 from cic.learning.objectives import objectives
 
+from .cases import Case, Scenario
 from .folders import finetune, pretrain
-from .injections import KINDS, Case, Scenario
+from .injections import KINDS
 from .processes import FINE, live, preload
 
 
@@ -83,6 +84,8 @@ class Campaign:
         home = Path(tempfile.mkdtemp(prefix=f"{seed}-", dir=self.home))
         try:
             wrong = KINDS[kind](Case(scenario, home, rng))
+        except Exception as error:  # such as a folder that is not as it should be; the campaign goes on
+            wrong = f"{type(error).__name__}: {error}"
         finally:
             shutil.rmtree(home, ignore_errors=True)
         return kind, scenario.name, wrong

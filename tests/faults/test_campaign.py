@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from .cases import Case, Scenario, sentence
+from .damage import harm
 from .folders import forge_state, newest, pretrain, stopped
-from .injections import KINDS, Case, Scenario, harm, sentence
+from .injections import KINDS
 from .mutations import mutate
 from .processes import FINE, MISTAKE, TRACEBACK, End
 

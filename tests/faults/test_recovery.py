@@ -202,6 +202,7 @@ def test_a_folder_that_is_read_only_is_refused_with_a_sentence(
     ("settings", "word"),
     [
         ({"replay": 10**12, "steps": 10**12}, r"a replay of 1,000,000,000,000 steps .* GB"),
+        ({"replay": 10**12}, "a replay of 1,000,000,000,000 steps does not fit"),
         ({"hidden": 60_000}, r"the networks [\d,.]+ GB"),
         ({"hidden": 10**9}, "hidden must be at most 65,536, not 1,000,000,000"),
         ({"batch": 10**6}, r"a batch of 1,000,000 [\d,.]+ GB"),
@@ -252,6 +253,7 @@ class Odd(gymnasium.Env[Any, Any]):
         self.count += 1
         odd = self.count == 7
         if odd and self.how == "hangs":
+            print("hangs", flush=True)
             time.sleep(100)
         if odd and self.how == "hangs and holds on":
             while True:
@@ -298,7 +300,6 @@ from faults.test_recovery import Odd
 from faults.folders import pretrain
 from pathlib import Path
 cic.envs.register_env("odd", lambda: Odd({how!r}))
-print("ready", flush=True)
 pretrain(Path({path!r}), "rnd", "odd", env_timeout={timeout})
 """
 
@@ -320,16 +321,16 @@ def test_an_environment_that_cannot_be_interrupted_ends_the_process_with_a_sente
 def test_a_signal_during_a_hung_step_is_answered_and_a_second_stops(tmp_path: Path) -> None:
     child = start(tmp_path, "hangs", 0)
     assert child.stdout is not None
-    child.stdout.readline()
-    while not (tmp_path / "run" / "status.json").exists():
-        time.sleep(0.1)
-    time.sleep(2)  # it hangs by now
+    assert child.stderr is not None
+    while child.stdout.readline() != "hangs\n":
+        pass
     child.send_signal(signal.SIGTERM)
-    time.sleep(5)
+    while "SIGTERM: waiting for the step at hand" not in child.stderr.readline():
+        pass
     child.send_signal(signal.SIGTERM)
-    _, said = child.communicate(timeout=60)
-    assert "SIGTERM: waiting for the step at hand" in said
+    child.communicate(timeout=60)
     assert child.returncode != 0
+    assert state_of(tmp_path / "run") == "failed"
 
 
 # ---- environments without exact state --------------------------------------------------------------------------

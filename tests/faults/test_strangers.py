@@ -22,7 +22,7 @@ from cic.core.errors import UserError
 from cic.report.skills import describe
 from cic.runs.folder import Run
 
-from .folders import PRETRAIN, finetune, forge, forge_arrays, forge_state, newest, pretrain, stopped
+from .folders import PRETRAIN, finetune, forge, forge_arrays, forge_state, newest, pretrain, seal, stopped
 
 PAYLOAD = "gymnasium:stranger_payload:Walker-v0"
 
@@ -269,6 +269,15 @@ def test_an_odd_state_is_refused_with_a_sentence(skills: Path, tmp_path: Path, c
     with pytest.raises(UserError, match="does not fit its config"):
         cic.resume(path, quiet=True)
     assert (path / "metrics.jsonl").read_bytes() == lines
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "timing.jsonl"])
+def test_a_checkpoint_without_its_logs_is_refused_with_a_sentence(skills: Path, tmp_path: Path, name: str) -> None:
+    path = stopped(skills, tmp_path / "run")
+    (newest(path) / name).unlink()
+    seal(newest(path))
+    with pytest.raises(UserError, match=r"does not fit its config\.json \(it lacks"):
+        cic.resume(path, quiet=True)
 
 
 SEARCHES: dict[str, Callable[[dict[str, Any]], Any]] = {

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cic import envs
-from cic.api import load, open_env
+from cic.api import load
 from cic.core.errors import UserError
 from cic.core.types import Array
 from cic.envs.base import MOST_COPIES
@@ -21,6 +21,7 @@ from cic.learning.objectives import SkillSpace
 from cic.runs.folder import Run
 from cic.runs.links import refuse_links
 from cic.training.evaluation import Coverage, plane_cells, rollout
+from cic.training.opening import open_env
 
 
 @dataclass(frozen=True)

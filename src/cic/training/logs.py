@@ -10,6 +10,8 @@ from cic.runs.lines import LineLog
 from cic.runs.records import flatten
 from cic.training.settings import LoopConfig
 
+LOGS = ("metrics.jsonl", "timing.jsonl")
+
 
 class Logs:
     """Begun with what a checkpoint has of them, so that a resumed run writes what the uninterrupted one would have."""
@@ -17,9 +19,7 @@ class Logs:
     def __init__(
         self, folder: Path, start: Path | None, step: int, settings: LoopConfig[Any], config: dict[str, Any]
     ) -> None:
-        self.metrics, self.timing = (
-            LineLog(folder / name, start and start / name) for name in ("metrics.jsonl", "timing.jsonl")
-        )
+        self.metrics, self.timing = (LineLog(folder / name, start and start / name) for name in LOGS)
         self._board = _board(folder / "tensorboard", step, config)
         self._wandb = _wandb(folder, settings, config) if settings.wandb else None
 

@@ -27,7 +27,7 @@ from cic.learning.replay import Replay
 from cic.runs.folder import Run
 from cic.runs.storage import Arrays, Tensors, load_weights
 from cic.training import restoring
-from cic.training.logs import Logs
+from cic.training.logs import LOGS, Logs
 from cic.training.phase import Phase
 from cic.training.progress import Reporter
 from cic.training.settings import LoopConfig
@@ -296,6 +296,7 @@ class Loop:
             return None
         folder = self.run.checkpoints()[-1]
         with restoring.fitting(folder):
+            restoring.need(all((folder / name).is_file() for name in LOGS), f"it lacks {' or '.join(LOGS)}")
             self._restore(*loaded)
         return folder
 
