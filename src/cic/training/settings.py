@@ -88,7 +88,7 @@ class PretrainConfig(LoopConfig[L], Generic[O, L]):
     """Discover skills in a domain without its rewards."""
 
     domain: str
-    """walker, quadruped, jaco, point_mass, hopper, gridworld, gymnasium:ID or your own."""
+    """walker, quadruped, jaco, point_mass, hopper, gridworld, ant, half_cheetah, gymnasium:ID or your own."""
     objective: str = "cic"
     """The method: `cic objectives` lists them."""
     preset: str = "released"
