@@ -204,9 +204,16 @@ def _require_reachable(address: str) -> None:
         return
     asked = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
     try:
-        healthy = subprocess.run(asked, capture_output=True, timeout=_ANSWER_SECONDS, check=False).returncode == 0
+        answer = subprocess.run(asked, capture_output=True, text=True, timeout=_ANSWER_SECONDS, check=False)
+        healthy, said = answer.returncode == 0, answer.stderr
     except subprocess.TimeoutExpired:
-        healthy = False
+        healthy, said = False, ""
+    if "AuthenticationError" in said:
+        raise UserError(
+            f"the Ray cluster at {address} wants its token: export RAY_AUTH_MODE=token, with its token file here"
+        )
+    if "Version mismatch" in said:
+        raise UserError(f"the Ray cluster at {address} has another version of Ray or Python: install the same here")
     if not healthy:
         raise UserError(
             f"what listens at {address} is no Ray head that answers: give the address that `ray start` said"
