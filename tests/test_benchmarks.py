@@ -62,4 +62,6 @@ def test_help_names_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_benchmark_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["nonesuch"]) == 2
-    assert "no benchmark 'nonesuch'; there are: environments, loop, objectives, sweeps, updates" in capsys.readouterr().err
+    assert (
+        "no benchmark 'nonesuch'; there are: environments, loop, objectives, sweeps, updates" in capsys.readouterr().err
+    )
