@@ -18,6 +18,9 @@ out=${2:?usage: sbatch slurm.sh PLAN OUT}
 environment=${CIC_ENVIRONMENT:-$HOME/cic/.venv}  # the same on all nodes, with cic[sweep] in it
 source "$environment/bin/activate"
 export OMP_NUM_THREADS=1 RAY_USAGE_STATS_ENABLED=0
+export RAY_AUTH_MODE=token  # or anyone in the network could run code here
+export RAY_AUTH_TOKEN_PATH=${RAY_AUTH_TOKEN_PATH:-$HOME/.ray/auth_token}  # which all nodes must see
+[ -e "$RAY_AUTH_TOKEN_PATH" ] || (umask 077; mkdir -p "$(dirname "$RAY_AUTH_TOKEN_PATH")"; openssl rand -hex 32 > "$RAY_AUTH_TOKEN_PATH")
 
 mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 head=${nodes[0]}

@@ -23,7 +23,7 @@ class SweepOptions:
     out: str = "runs"
     """Where the runs go: a folder that all nodes see, or a URL such as s3://bucket/sweep."""
     address: str | None = None
-    """Join the Ray cluster at HOST:PORT (or ray://HOST:PORT, or auto) instead of starting Ray on this machine."""
+    """Join the Ray cluster at HOST:PORT (or auto, the one on this machine) instead of starting Ray on this machine."""
     slots: int | None = None
     """Runs at once; by default as many as there are cores."""
     cpus: float | None = None

@@ -52,10 +52,16 @@ class Lease:
         self.storage, self.folder, self.number, self.holder, self.clock = storage, folder, number, holder, clock
 
     def renew(self) -> bool:
-        now = self.clock()
-        if now > self.holder.time + self.holder.seconds or _highest(self.storage, self.folder) != self.number:
-            return False  # we slept too long: somebody else may have begun
-        self._write(replace(self.holder, time=now))
+        renewed = replace(self.holder, time=self.clock())
+        if _highest(self.storage, self.folder) != self.number:
+            return False
+        if renewed.time <= self.holder.time + self.holder.seconds:
+            self._write(renewed)
+            return True
+        # We slept too long, and somebody may be taking it over: whoever creates the next number has it.
+        if not self.storage.create(_file(self.folder, self.number + 1), _text(renewed)):
+            return False
+        self.number, self.holder = self.number + 1, renewed
         return True
 
     def release(self) -> None:

@@ -190,9 +190,9 @@ def _require_reachable(address: str) -> None:
     """Ray itself would try for minutes."""
     if address == "auto":
         return
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    host, colon, port = address.rpartition(":")
     if not colon or not port.isdecimal():
-        raise UserError(f'the address of a Ray cluster is HOST:PORT, ray://HOST:PORT or auto, not "{address}"')
+        raise UserError(f'the address of a Ray cluster is HOST:PORT or auto, not "{address}"')
     try:
         socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
@@ -200,13 +200,18 @@ def _require_reachable(address: str) -> None:
         raise UserError(
             f"no Ray cluster at {address} ({why}): is `ray start --head` running there, and the port open?"
         ) from None
-    if address.startswith("ray://"):
-        return
     asked = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
     try:
-        healthy = subprocess.run(asked, capture_output=True, timeout=_ANSWER_SECONDS, check=False).returncode == 0
+        answer = subprocess.run(asked, capture_output=True, text=True, timeout=_ANSWER_SECONDS, check=False)
+        healthy, said = answer.returncode == 0, answer.stderr
     except subprocess.TimeoutExpired:
-        healthy = False
+        healthy, said = False, ""
+    if "AuthenticationError" in said:
+        raise UserError(
+            f"the Ray cluster at {address} wants its token: export RAY_AUTH_MODE=token, with its token file here"
+        )
+    if "Version mismatch" in said:
+        raise UserError(f"the Ray cluster at {address} has another version of Ray or Python: install the same here")
     if not healthy:
         raise UserError(
             f"what listens at {address} is no Ray head that answers: give the address that `ray start` said"

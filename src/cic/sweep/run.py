@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
 import secrets
 import signal
 import socket
@@ -76,7 +75,7 @@ def run_plan(
     storage = open_storage(out)
     token = secrets.token_hex(4)
     marker = f"{SWEEP}/.seen-{token}"
-    owner = f"{getpass.getuser()}@{socket.gethostname()} {token}"
+    owner = f"{socket.gethostname()} {token}"
     orders = Orders(storage.where, marker, owner, means.lease, tuple(sys.argv))
     _begin(storage, marker, plan, jobs)
     try:

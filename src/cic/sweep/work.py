@@ -84,8 +84,6 @@ def _attempt(job: Job, storage: Storage, train: Train) -> Outcome:
                 return Outcome("done")
             except Interrupted:
                 return Outcome("stopped")
-            except KeyboardInterrupt:
-                raise
             except UserError as error:
                 print(f"cic: {error}", file=sys.stderr)
                 message = str(error)
@@ -111,8 +109,8 @@ def train_run(job: Job, path: Path, source: Path | None) -> None:
 
 
 def _note_failure(path: Path, message: str) -> None:
-    """A run that failed before its loop began has no status yet."""
-    if not (path / "status.json").exists():
+    """A run that failed before its loop began has not said so itself."""
+    if FolderStorage(path).read_object("status.json").get("state") != "failed":
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
         status = {"state": "failed", "step": 0, "message": message, "updated": now}
         (path / "status.json").write_text(json.dumps(status))
