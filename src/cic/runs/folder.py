@@ -167,7 +167,7 @@ class Run:
             return {}
 
     def inherited(self) -> Inheritance | None:
-        if not (self.path / "inherited").is_dir():
+        if self.config.get("pretrained") is None:
             return None
         try:
             tensors, arrays, _ = read_folder(self.path / "inherited")

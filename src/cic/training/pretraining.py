@@ -62,17 +62,23 @@ class Pretraining(Phase):
 
     def learns(self) -> bool:
         """Not while the library is made."""
-        return self.loop.step < self._library_begins
+        return not self.config.library or self.loop.step < self._library_begins
 
     @property
     def _library_begins(self) -> int:
-        return self.config.steps - self.config.library * self.config.library_steps
+        """The step at which so many rounds are left as the copies need together."""
+        copies = self.config.num_envs
+        last, rounds = -(-self.config.steps // copies) * copies, -(-self.config.library // copies)
+        return last - rounds * self.config.library_steps * copies
 
     def after_step(self, reward: Array, done: Bools) -> None:
-        after, space = self.loop.step + self.config.num_envs, self.loop.agent.objective.skills
-        every = space.every if after < self._library_begins else self.config.library_steps
-        begins = self.loop.step < self._library_begins <= after and self.config.library > 0
-        self._skills.advance(done | begins, every)
+        every = self.loop.agent.objective.skills.every if self.learns() else None
+        self._skills.advance(done | self.cuts(), every)
+
+    def cuts(self) -> bool:
+        """Each skill of the library begins with an episode."""
+        into = self.loop.step + self.config.num_envs - self._library_begins
+        return self.config.library > 0 and into >= 0 and into % (self.config.library_steps * self.config.num_envs) == 0
 
     def after_restart(self) -> None:
         self._skills.advance(np.ones(self.config.num_envs, np.bool_), None)
