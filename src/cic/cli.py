@@ -281,12 +281,14 @@ class SkillsArgs:
     """Where skills.csv, skills.png and skills.mp4 go; by default the run's pictures/."""
     video: bool = True
     """Also film the skills side by side, where OpenGL is there."""
+    compare: int = 24
+    """Random skills that act from three starts each, to say how much a skill matters; 0 for none."""
 
 
 def _skills(args: list[str]) -> None:
     import tyro
 
-    from cic.report.skills import describe
+    from cic.report.skills import compare, comparison_table, describe
 
     given = _parse(tyro.conf.configure(tyro.conf.PositionalRequiredArgs)(SkillsArgs), args, "skills")
     if given.count < 1:
@@ -305,6 +307,11 @@ def _skills(args: list[str]) -> None:
     )
     for path in found.files:
         print(path)
+    if given.compare > 1:
+        matters = compare(given.run, count=given.compare, seed=given.seed, at=given.at)
+        print()
+        _table(*comparison_table(matters))
+        print(matters.sentence)
 
 
 def _envs(args: list[str]) -> None:

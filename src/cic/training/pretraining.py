@@ -10,6 +10,7 @@ from cic.core.types import Array, Bools, Needs
 from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent
 from cic.learning.objectives import get_objective
+from cic.training.diagnosis import diagnose
 from cic.training.evaluation import Coverage
 from cic.training.library import from_replay
 from cic.training.phase import Arrays, Phase
@@ -94,6 +95,16 @@ class Pretraining(Phase):
         for step in self.config.milestones:
             if self.loop.step - self.config.num_envs < step <= self.loop.step:
                 self.loop.run.save_milestone(step, self.loop.agent.state_dict())
+                self._diagnose()
+
+    def _diagnose(self) -> None:
+        """How much a skill matters, from a few skills and starts in an environment of its own."""
+        space, count = self.loop.agent.objective.skills, self.config.diagnosed
+        if space.kind == "none" or not count:
+            return
+        skills = space.sample(count, np.random.default_rng(self.config.seed))
+        found = diagnose(self.loop.agent, self.config.domain, skills, starts=3, seed=self.config.seed, limit=100)
+        self.loop.write_metrics(found.metrics())
 
     def result(self) -> dict[str, Any]:
         space, config = self.loop.agent.objective.skills, self.config

@@ -127,8 +127,12 @@ class Search(ABC):
         if self.trials and not self.uses_rest and self.spent + length > self.problem.budget:
             self.conclude()
             return
-        skip = min(self.problem.config.trial_skip, length - self.problem.num_envs)
+        skip = min(self.skip(length), length - self.problem.num_envs)
         self.trials.append(Trial(np.asarray(skill, np.float32), length, skip))
+
+    def skip(self, length: int) -> int:
+        """First steps of a trial of this length that do not count."""
+        return self.problem.config.trial_skip
 
     def whole(self, steps: int) -> int:
         """Copies step together: whole ticks keep candidates equal."""

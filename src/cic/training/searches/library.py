@@ -49,6 +49,10 @@ class FromLibrary(Search):
         """Labels are better the more they are spread; what decides must be fair."""
         return self._labelling > 0
 
+    def skip(self, length: int) -> int:
+        """Finalists are scored as predictions are: by where they get to, the second half of their way."""
+        return length // 2 if self._labelling else super().skip(length)
+
     def best(self) -> Array | None:
         """The best finalist: the trials before only gathered labels, each from wherever the one before it stopped."""
         last = self.trials[self._labelling :] or self.trials
