@@ -15,7 +15,7 @@ import cic
 from cic.core.errors import UserError
 from cic.learning.objectives import SkillSpace
 from cic.report import skills as module
-from cic.report.skills import choose_skills, describe
+from cic.report.skills import choose_skills, compare, comparison_table, describe
 from cic.training.evaluation import BINS
 
 SMALL: dict[str, Any] = {"scale": "smoke", "hidden": 16, "batch": 16, "warmup": 40, "quiet": True}
@@ -145,3 +145,22 @@ def test_on_the_ant_cells_of_one_metre_are_counted_for_each_skill_and_together(t
     assert len(each) == 3
     assert together[0] == "together"
     assert max(row[-1] for row in each) <= together[-1] <= sum(row[-1] for row in each)
+
+
+# ---- how much a skill matters ----------------------------------------------------------------------------------
+
+
+def test_the_comparison_is_of_random_skills_over_whole_episodes(run: Path) -> None:
+    found = compare(run, count=6, starts=2)
+    assert (found.skills, found.starts) == (6, 2)
+    header, rows = comparison_table(found)
+    assert header[-1] == "best of 6"
+    assert [row[0] for row in rows] == ["behaviour", *found.best]
+    agent = cic.load(run)
+    skills = agent.objective.skills.sample(6, np.random.default_rng(0))
+    expected = [
+        np.mean([cic.evaluate(run, skill=skill, episodes=1, seed=seed).returns["reach_top_left"] for seed in (0, 1)])
+        for skill in skills
+    ]
+    assert found.best["reach_top_left"] == pytest.approx(max(expected))
+    assert found.typical["reach_top_left"] == pytest.approx(np.mean(expected))

@@ -98,21 +98,28 @@ class SkillsArgs:
     """Make the run's environment even if that imports a module that its config.json names."""
     video: bool = True
     """Also film the skills side by side, where OpenGL is there."""
+    compare: int = 24
+    """Random skills that act from three starts each, to say how much a skill matters; 0 for none."""
 
 
 def skills(args: list[str]) -> None:
     given = arguments(SkillsArgs, args, "skills", positional=["run"])
     if given is None:
         return
-    from cic.report.skills import describe
+    from cic.report.skills import compare, comparison_table, describe
 
     if given.count < 1:
         raise UserError(f"count must be at least 1, not {given.count}")
-    settings = {name: value for name, value in vars(given).items() if name != "run"}
+    settings = {name: value for name, value in vars(given).items() if name not in ("run", "compare")}
     found = describe(given.run, **settings)
     tables.show(found.header, [[_cell(cell) for cell in row] for row in found.rows])
     for path in found.files:
         print(path)
+    if given.compare > 1:
+        matters = compare(given.run, count=given.compare, seed=given.seed, at=given.at, trust=given.trust)
+        print()
+        tables.show(*comparison_table(matters))
+        print(matters.sentence)
 
 
 def _cell(value: Any) -> str:

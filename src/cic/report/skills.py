@@ -20,8 +20,10 @@ from cic.learning.agent import Agent
 from cic.learning.objectives import SkillSpace
 from cic.runs.folder import Run
 from cic.runs.links import refuse_links
+from cic.training.diagnosis import Diagnosis, diagnose
 from cic.training.evaluation import Coverage, plane_cells, rollout
-from cic.training.opening import open_env
+from cic.training.opening import check_source, open_env
+from cic.training.phases import config_of, phase_of
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,39 @@ def describe(
     if video and (film := _film(agent, env.name, skills, seed, folder / "skills.mp4")):
         files.append(film)
     return Description(header, rows, paths, files)
+
+
+def compare(
+    run: Path | str,
+    *,
+    count: int = 24,
+    starts: int = 3,
+    seed: int = 0,
+    at: int | None = None,
+    trust: bool = False,
+) -> Diagnosis:
+    """How much a skill matters: whole episodes of random skills (of one-hot skills: all) from several starts."""
+    opened, agent = Run(run), load(run, at=at)
+    check_source(opened, config_of(opened), trust)
+    skills, _ = choose_skills(agent.objective.skills, count, "random", seed)
+    return diagnose(agent, phase_of(opened).environment(config_of(opened)), skills, starts=starts, seed=seed)
+
+
+def comparison_table(found: Diagnosis) -> tuple[list[str], list[list[str]]]:
+    """Header and rows: what the skill explains of each task's return and of the behaviour, and the best without
+    finetuning."""
+    header = ["of the variance in", "a skill explains", "90 % interval", "mean skill", f"best of {found.skills}"]
+    rows = [
+        [
+            name,
+            f"{share.value:.0%}",
+            f"{share.low:.0%} to {share.high:.0%}",
+            f"{found.typical[name]:.0f}" if name in found.typical else "",
+            f"{found.best[name]:.0f}" if name in found.best else "",
+        ]
+        for name, share in found.shares.items()
+    ]
+    return header, rows
 
 
 def _write_csv(path: Path, header: list[str], rows: list[list[Any]]) -> Path:

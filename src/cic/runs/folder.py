@@ -248,7 +248,7 @@ class Run:
             return {}
 
     def inherited(self, limit: int | None = None) -> Inheritance | None:
-        if not (self.path / "inherited").is_dir():
+        if self.config.get("pretrained") is None:
             return None
         try:
             return Inheritance(_weights(self.path / "inherited", limit), _library(self.path / "inherited"))

@@ -49,11 +49,9 @@ class Finetuning(Phase):
         config, objective = self.config, loop.agent.objective
         if self.inherited is not None:
             loop.agent.inherit(self.inherited.weights, config.critic)
-        self.skill_actor = copy.deepcopy(loop.agent.learner.actor).requires_grad_(False)
-        """The policy as it was pre-trained."""
-        library = (
-            checked(self.inherited.library, objective.skills.dim, loop.agent.spaces.obs) if self.inherited else None
-        )
+            self.skill_actor = copy.deepcopy(loop.agent.learner.actor).requires_grad_(False)  # as it was pre-trained
+        dim, obs = objective.skills.dim, loop.agent.spaces.obs
+        library = checked(self.inherited.library, dim, obs) if self.inherited else None
         budget = config.warmup if config.selection.search_steps is None else config.selection.search_steps
         space, copies = objective.skills, config.num_envs
         problem = Problem(space, config.selection, budget, config.seed, copies, library, self._seen, self._inferred)
@@ -63,6 +61,7 @@ class Finetuning(Phase):
         if config.skill is not None:
             self.search.chosen = np.array(config.skill, np.float32)
         self.checked = np.zeros((2, 2))  # reward and steps of the skill alone, and of the tuned policy
+        self._cuts = False
 
     # ---- acting ------------------------------------------------------------------------------------------------
 
@@ -74,25 +73,33 @@ class Finetuning(Phase):
         return self.loop.step < self.config.warmup and self.search.name == "fixed"
 
     def act(self, obs: Array, skill: Array) -> Array:
-        place = self._place_in_check()
-        actor = self.skill_actor if place == 0 else None
-        return self.loop.agent.act(obs, skill, explore=place is None, actor=actor)
+        place = self._place_in_check(self.loop.step)
+        if place == 0:
+            return self.loop.agent.act(obs, skill, actor=self.skill_actor)
+        return self.loop.agent.act(obs, skill, explore=place is None)
 
-    def _place_in_check(self) -> int | None:
+    def _place_in_check(self, step: int) -> int | None:
         """0 while the skill alone acts, 1 while the tuned policy does; None before the check, and without a skill."""
-        left = self.config.steps - self.loop.step
-        if left > self.config.check_steps or self.inherited is None:
+        left, length = self.config.steps - step, self.config.check_steps
+        if not length or left > length or self.inherited is None:
             return None
-        return 0 if left > self.config.check_steps // 2 else 1
+        return 0 if left > length // 2 else 1
 
     def after_step(self, reward: Array, done: Bools) -> None:
-        place = self._place_in_check()
+        place = self._place_in_check(self.loop.step)
         if place is not None:
             self.checked[place] += float(reward.sum(dtype=np.float64)), len(reward)
+        self._cuts = self._place_in_check(self.loop.step + len(reward)) != place
         if self.search.searching:
+            tried = len(self.search.trials)
             self.search.observe(reward)
+            self._cuts |= len(self.search.trials) > tried and self.search.fresh
             if not self.search.searching:
                 self.loop.run.write_trials(self.search.table())
+
+    def cuts(self) -> bool:
+        """Trials that must not depend on the one before begin with an episode, and so do both parts of the check."""
+        return self._cuts
 
     # ---- learning ----------------------------------------------------------------------------------------------
 
@@ -102,7 +109,7 @@ class Finetuning(Phase):
 
     def learns(self) -> bool:
         """Not while it is checked what was learned."""
-        return self._place_in_check() is None
+        return self._place_in_check(self.loop.step) is None
 
     def moves_actor(self) -> bool:
         return self._actor_updates() >= 0
@@ -127,10 +134,10 @@ class Finetuning(Phase):
     # ---- what the search asks for ------------------------------------------------------------------------------
 
     def _seen(self, steps: int) -> Seen:
-        """Observations and rewards of the first `steps` steps."""
+        """Observations and rewards of the first `steps` steps but the last, which is not complete as it is taken."""
         copies = self.config.num_envs
         obs, reward = self.loop.replay.recent(self.loop.step + copies)
-        first = np.arange(len(obs)) % (len(obs) // copies) < steps // copies  # copies lie one behind the other
+        first = np.arange(len(obs)) % (len(obs) // copies) < steps // copies - 1  # copies lie one behind the other
         return obs[first], reward[first, 0]
 
     def _inferred(self) -> Array | None:

@@ -180,6 +180,8 @@ class Loop:
         self.finished_return += self.running_return[:, done].sum(axis=1)
         self.finished_count += int(done.sum())
         self.phase.after_step(reward, done)
+        if self.phase.cuts():
+            done = np.ones_like(done)
         if done.any():
             self._begin_episodes(done)
         self.step += self.config.num_envs

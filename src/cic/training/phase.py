@@ -88,6 +88,10 @@ class Phase(ABC):
     def after_step(self, reward: Array, done: Bools) -> None:
         """What a step brought; before the copies that are done begin anew."""
 
+    def cuts(self) -> bool:
+        """Do all copies begin anew after this step, though their episodes are not over? Asked after `after_step`."""
+        return False
+
     def after_restart(self) -> None:  # noqa: B027  most have nothing to do
         """Every copy begins a new episode, because the environment could not continue where it was."""
 

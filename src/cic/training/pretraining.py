@@ -10,6 +10,7 @@ from cic.core.types import Array, Bools, Needs
 from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent
 from cic.learning.objectives import get_objective
+from cic.training.diagnosis import diagnose
 from cic.training.evaluation import Coverage, skill_cells
 from cic.training.library import from_replay
 from cic.training.phase import Arrays, Phase
@@ -63,18 +64,24 @@ class Pretraining(Phase):
 
     def learns(self) -> bool:
         """Not while the library is made."""
-        return self.loop.step < self._library_begins
+        return not self.config.library or self.loop.step < self._library_begins
 
     @property
     def _library_begins(self) -> int:
-        return self.config.steps - self.config.library * self.config.library_steps
+        """The step at which so many rounds are left as the copies need together."""
+        copies = self.config.num_envs
+        last, rounds = -(-self.config.steps // copies) * copies, -(-self.config.library // copies)
+        return last - rounds * self.config.library_steps * copies
 
     def after_step(self, reward: Array, done: Bools) -> None:
-        after, space = self.loop.step + self.config.num_envs, self.loop.agent.objective.skills
-        every = space.every if after < self._library_begins else self.config.library_steps
-        begins = self.loop.step < self._library_begins <= after and self.config.library > 0
+        space = self.loop.agent.objective.skills
         self._skills.space = space  # a curriculum lets it grow
-        self._skills.advance(done | begins, every)
+        self._skills.advance(done | self.cuts(), space.every if self.learns() else None)
+
+    def cuts(self) -> bool:
+        """Each skill of the library begins with an episode."""
+        into = self.loop.step + self.config.num_envs - self._library_begins
+        return self.config.library > 0 and into >= 0 and into % (self.config.library_steps * self.config.num_envs) == 0
 
     def after_restart(self) -> None:
         self._skills.advance(np.ones(self.config.num_envs, np.bool_), None)
@@ -90,6 +97,16 @@ class Pretraining(Phase):
         for step in self.config.milestones:
             if self.loop.step - self.config.num_envs < step <= self.loop.step:
                 self.loop.run.save_milestone(step, self.loop.agent.state_dict())
+                self._diagnose()
+
+    def _diagnose(self) -> None:
+        """How much a skill matters, from a few skills and starts in an environment of its own."""
+        space, count = self.loop.agent.objective.skills, self.config.diagnosed
+        if space.kind == "none" or not count:
+            return
+        skills = space.sample(count, np.random.default_rng(self.config.seed))
+        found = diagnose(self.loop.agent, self.config.domain, skills, starts=3, seed=self.config.seed, limit=100)
+        self.loop.write_metrics(found.metrics())
 
     def result(self) -> dict[str, Any]:
         self._keep_library()

@@ -26,6 +26,8 @@ class SearchConfig:
     trial_skip: int = 0
     """First steps of each trial that do not count, so that a candidate is scored by where it gets to and not by where
     the one before it stopped."""
+    finalists: int = 2
+    """Skills of the library that are tried for real, one after another, in the second half of that search."""
     search_value: float = 0.5
     """The constant of every coordinate for `fixed`."""
 
@@ -33,6 +35,7 @@ class SearchConfig:
         steps = self.search_steps
         require(steps is None or steps >= 0, f"search_steps must not be negative, not {steps}")
         require(self.trial_skip >= 0, f"trial_skip must not be negative, not {self.trial_skip}")
+        require(self.finalists >= 1, f"finalists must be at least 1, not {self.finalists}")
         require(self.trial_steps >= 1, f"trial_steps must be at least 1, not {self.trial_steps}")
 
 

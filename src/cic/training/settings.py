@@ -95,6 +95,9 @@ class PretrainConfig(LoopConfig[L], Generic[O, L]):
     """A named set of the method's options; CIC has released and paper."""
     milestones: tuple[int, ...] = (100_000, 500_000, 1_000_000, 2_000_000)
     """Steps whose weights are kept for good."""
+    diagnosed: int = 12
+    """Skills that act for a hundred steps from three starts each at every milestone, in an environment of their own, to
+    log how much a skill matters; 0 for none."""
     library: int = 0
     """Skills that act for `library_steps` each at the end, without noise or updates, so that a finetuning knows what
     they do; 0 takes the last skills of the training itself, whose policy is a little older."""
@@ -105,6 +108,7 @@ class PretrainConfig(LoopConfig[L], Generic[O, L]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(self.diagnosed >= 0, f"diagnosed must not be negative, not {self.diagnosed}")
         require(self.library >= 0 and self.library_steps >= 1, "library must not be negative, library_steps at least 1")
         taken = self.library * self.library_steps
         require(taken < self.steps, f"the library takes {taken} steps, the run has {self.steps}: make it smaller")
@@ -165,7 +169,7 @@ _PAPER: dict[str, Any] = {"learning": {}, "threads": 2}
 
 SCALES: dict[str, dict[str, dict[str, Any]]] = {
     "smoke": {
-        "pretrain": {**_SMOKE, "steps": 400, "milestones": (200,)},
+        "pretrain": {**_SMOKE, "steps": 400, "milestones": (200,), "diagnosed": 0},
         "finetune": {
             **_SMOKE,
             "steps": 300,

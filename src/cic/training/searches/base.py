@@ -67,6 +67,8 @@ class Search(ABC):
     name: ClassVar[str]
     fits: ClassVar[tuple[str, ...]]
     """Kinds of skill spaces."""
+    uses_rest: ClassVar[bool] = False
+    """Is a last trial that the budget cuts short worth its steps? Its score is not that of the others."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -85,6 +87,11 @@ class Search(ABC):
         """The skill to keep, once all candidates were tried or the budget is spent; None if none was any good."""
         scores = self.scores()
         return self.trials[int(np.argmax(scores))].skill if np.isfinite(scores).any() else None
+
+    @property
+    def fresh(self) -> bool:
+        """Does the current trial begin with an episode? The paper's sweep goes on from where the last one stopped."""
+        return False
 
     def scores(self) -> list[float]:
         return [trial.score for trial in self.trials]
@@ -116,11 +123,25 @@ class Search(ABC):
         if candidate is None:
             self.conclude()
             return
-        skill, steps = candidate
-        copies = self.problem.num_envs
-        length = -(-steps // copies) * copies  # copies step together: whole ticks keep candidates equal
-        skip = min(self.problem.config.trial_skip, length - copies)
+        skill, length = candidate[0], self.whole(candidate[1])
+        if self.trials and not self.uses_rest and self.spent + length > self.problem.budget:
+            self.conclude()
+            return
+        skip = min(self.skip(length), length - self.problem.num_envs)
         self.trials.append(Trial(np.asarray(skill, np.float32), length, skip))
+
+    def skip(self, length: int) -> int:
+        """First steps of a trial of this length that do not count."""
+        return self.problem.config.trial_skip
+
+    def whole(self, steps: int) -> int:
+        """Copies step together: whole ticks keep candidates equal."""
+        copies = self.problem.num_envs
+        return -(-steps // copies) * copies
+
+    def count(self, steps: int) -> int:
+        """Trials of so many steps for which the budget is enough; at least one."""
+        return max(self.problem.budget // self.whole(steps), 1)
 
     def conclude(self) -> None:
         best = self.best() if self.trials else None
@@ -144,21 +165,28 @@ class Search(ABC):
 
     def state(self) -> dict[str, Any]:
         return {
+            "skills": [trial.skill.tolist() for trial in self.trials],
             "steps": [trial.steps for trial in self.trials],
             "totals": [trial.total for trial in self.trials],
             "chosen": None if self.chosen is None else self.chosen.tolist(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Tell the trials again: the same proposals come, because they depend on nothing but seed and trials."""
+        """Tell the trials again: the same proposals come, because they depend on nothing but seed and trials.
+
+        A search that is over is only remembered: what it saw may be forgotten.
+        """
+        told = list(zip(state["skills"], state["steps"], state["totals"], strict=True))
+        if state["chosen"] is not None:
+            self.chosen = np.array(state["chosen"], np.float32)
+            self.trials = [Trial(np.array(skill, np.float32), steps, 0, steps, total) for skill, steps, total in told]
+            return
         self.__init__(self.problem)  # type: ignore[misc]
-        for index, (steps, total) in enumerate(zip(state["steps"], state["totals"], strict=True)):
+        for index, (_, steps, total) in enumerate(told):
             if index == len(self.trials):
                 self._begin()
             self.trials[index].steps, self.trials[index].total = steps, total
             self.spent = sum(trial.steps for trial in self.trials)
-        if state["chosen"] is not None:
-            self.chosen = np.array(state["chosen"], np.float32)
 
 
 # ---- the registry ----------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ class CrossEntropy(Search):
         """Four generations."""
         dim, steps = self.problem.space.dim, self.problem.config.trial_steps
         mean, std = np.full(dim, 0.5), np.full(dim, 12**-0.5)
-        size = max(self.problem.budget // steps // 4, 3)
+        size = max(self.count(steps) // 4, 3)
         while True:
             generation = np.clip(mean + std * self.rng.standard_normal((size, dim)), 0, 1)
             yield from ((skill, steps) for skill in generation)

@@ -16,5 +16,5 @@ class Grid(Search):
 
     def propose(self) -> Iterator[Candidate]:
         steps = self.problem.config.trial_steps
-        count = max(self.problem.budget // steps, 1)
-        yield from ((np.full(self.problem.space.dim, value), steps) for value in np.linspace(0, 1, count))
+        values = np.linspace(0, 1, self.count(steps))
+        yield from ((np.full(self.problem.space.dim, value), steps) for value in values)

@@ -26,6 +26,10 @@ class Halving(Search):
             order = np.argsort(-np.array(self.scores()[-len(pool) :]), kind="stable")
             pool, steps = pool[np.sort(order[: len(pool) // 2])], 2 * steps
 
+    @property
+    def fresh(self) -> bool:
+        return True
+
     def best(self) -> Array | None:
         """The best of those that got farthest: scores of shorter trials say less."""
         longest = max(trial.length for trial in self.trials)

@@ -1,7 +1,8 @@
 """A skill library: a few skills label states with rewards, a regression scores all the others, the best are tried.
 
 Half of the budget goes to skills that lead to places far from each other. Then, one after another, the skill that the
-states labelled so far make look best is tried for longer, and its states are labels too. The best of these is kept.
+states labelled so far make look best is tried for longer, from the start of an episode, and its states are labels too.
+The best of these is kept.
 """
 
 from __future__ import annotations
@@ -30,18 +31,27 @@ class FromLibrary(Search):
 
     def propose(self) -> Iterator[Candidate]:
         skills, budget = self._library.skills, self.problem.budget
-        steps = self.problem.config.trial_steps
-        for index in spread(self._library, max(budget // (2 * steps), 1)):
+        steps, copies = self.problem.config.trial_steps, self.problem.num_envs
+        for index in spread(self._library, max(self.count(steps) // 2, 1)):
             yield skills[index], steps
         self._labelling = len(self.trials)
-        finalists = min(max((budget - self.spent) // (2 * steps), 1), len(skills))
-        longer = max((budget - self.spent) // finalists, 1)
+        finalists = min(self.problem.config.finalists, len(skills))
+        longer = max((budget - self.spent) // (finalists * copies), 1) * copies
         tried: list[int] = []
         while len(tried) < finalists:
             scores = predicted_scores(self._library, *self._seen(self.spent))
             scores[tried] = -np.inf
             tried.append(int(scores.argmax()))
             yield skills[tried[-1]], longer
+
+    @property
+    def fresh(self) -> bool:
+        """Labels are better the more they are spread; what decides must be fair."""
+        return self._labelling > 0
+
+    def skip(self, length: int) -> int:
+        """Finalists are scored as predictions are: by where they get to, the second half of their way."""
+        return length // 2 if self._labelling else super().skip(length)
 
     def best(self) -> Array | None:
         """The best finalist: the trials before only gathered labels, each from wherever the one before it stopped."""

@@ -14,5 +14,5 @@ class Random(Search):
 
     def propose(self) -> Iterator[Candidate]:
         steps = self.problem.config.trial_steps
-        for _ in range(max(self.problem.budget // steps, 1)):
+        for _ in range(self.count(steps)):
             yield self.problem.space.sample(1, self.rng)[0], steps

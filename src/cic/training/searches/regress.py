@@ -12,6 +12,7 @@ from cic.training.searches.base import Candidate, Search, register_search
 class Regress(Search):
     name = "regress"
     fits = ("box", "sphere", "onehot")
+    uses_rest = True
 
     def propose(self) -> Iterator[Candidate]:
         while True:

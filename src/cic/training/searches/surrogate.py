@@ -19,7 +19,7 @@ class Surrogate(Search):
 
     def propose(self) -> Iterator[Candidate]:
         space, steps = self.problem.space, self.problem.config.trial_steps
-        count = max(self.problem.budget // steps, 1)
+        count = self.count(steps)
         for index in range(count):
             candidates = space.sample(256 if index >= min(8, count // 2) else 1, self.rng)
             if len(candidates) > 1:
