@@ -630,3 +630,9 @@ def test_a_full_disk_at_the_very_start(small_disk: Path, mistake: Callable[..., 
     (small_disk / "ballast").write_bytes(b"x" * free)
     said = mistake("pretrain", "--domain", "gridworld", "--out", small_disk / "run", *TINY)
     assert "No space left" in said or "full" in said
+
+
+def test_a_task_is_understood_in_the_domain_of_the_run(skills: Path, tmp_path: Path) -> None:
+    short = ["--task", "reach_top_left", "--steps", "110", "--quiet", "--out", str(tmp_path / "run")]
+    assert cli.main(["finetune", str(skills), *short]) == 0
+    assert Run(tmp_path / "run").config["task"] == TASK
