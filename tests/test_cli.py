@@ -384,7 +384,10 @@ def test_progress_goes_to_stderr_and_quiet_is_quiet(tmp_path: Path, capsys: pyte
         ("pretrain --resume {skills}", "is finished already"),
         ("finetune --resume {tuned}", "is finished already"),
         ("pretrain --resume {skills} --steps 7", "has 120 steps already: --steps must be more"),
-        ("pretrain --resume {skills} --seed 7", "a resumed run keeps its settings but --steps; drop --seed"),
+        (
+            "pretrain --resume {skills} --seed 7",
+            "a resumed run keeps its settings but --steps and --device; drop --seed",
+        ),
         ("pretrain --domain gridworld --out {skills}", "holds a run already"),
         ("evaluate", "Folder of a pre-training"),
         ("evaluate {nowhere}", "nowhere does not exist"),
@@ -526,6 +529,7 @@ def test_a_finetuning_that_lost_what_it_inherited(tuned: Path, tmp_path: Path, m
     path = Path(shutil.copytree(tuned, tmp_path / "run"))
     (path / "result.json").unlink()
     shutil.rmtree(path / "inherited")
+    shutil.rmtree(path / "checkpoints")  # they would have all that is still needed of it
     assert "inherited" in mistake("finetune", "--resume", path)
 
 
@@ -606,7 +610,7 @@ def test_a_full_disk_stops_the_run_cleanly_and_it_can_be_resumed(
 
 
 @pytest.mark.parametrize(
-    "writer", ["cic.runs.storage.save_arrays", "cic.runs.storage.LineLog.write", "cic.runs.storage.os.fsync"]
+    "writer", ["cic.runs.storage.save_arrays", "cic.runs.lines.LineLog.write", "cic.runs.storage.os.fsync"]
 )
 def test_no_space_left_for_any_kind_of_file(
     unfinished: Path, skills: Path, writer: str, monkeypatch: pytest.MonkeyPatch, mistake: Callable[..., str]
