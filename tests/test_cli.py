@@ -384,7 +384,10 @@ def test_progress_goes_to_stderr_and_quiet_is_quiet(tmp_path: Path, capsys: pyte
         ("pretrain --resume {skills}", "is finished already"),
         ("finetune --resume {tuned}", "is finished already"),
         ("pretrain --resume {skills} --steps 7", "has 120 steps already: --steps must be more"),
-        ("pretrain --resume {skills} --seed 7", "a resumed run keeps its settings but --steps; drop --seed"),
+        (
+            "pretrain --resume {skills} --seed 7",
+            "a resumed run keeps its settings but --steps and --device; drop --seed",
+        ),
         ("pretrain --domain gridworld --out {skills}", "holds a run already"),
         ("evaluate", "Folder of a pre-training"),
         ("evaluate {nowhere}", "nowhere does not exist"),
@@ -631,3 +634,9 @@ def test_a_full_disk_at_the_very_start(small_disk: Path, mistake: Callable[..., 
     (small_disk / "ballast").write_bytes(b"x" * free)
     said = mistake("pretrain", "--domain", "gridworld", "--out", small_disk / "run", *TINY)
     assert "No space left" in said or "full" in said
+
+
+def test_a_task_is_understood_in_the_domain_of_the_run(skills: Path, tmp_path: Path) -> None:
+    short = ["--task", "reach_top_left", "--steps", "110", "--quiet", "--out", str(tmp_path / "run")]
+    assert cli.main(["finetune", str(skills), *short]) == 0
+    assert Run(tmp_path / "run").config["task"] == TASK

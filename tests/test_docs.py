@@ -24,9 +24,11 @@ PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if PYTHON.search(page.read_text())], ids=lambda page: page.name
-)
+LONG = {"sweeps.md"}  # thirty runs on Ray: tests/sweep runs shorter ones
+RUN = [page for page in PAGES if PYTHON.search(page.read_text()) and page.name not in LONG]
+
+
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
 def test_the_python_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Block after block, in one namespace; laptop scale means smoke, so that it takes seconds."""
     monkeypatch.chdir(tmp_path)

@@ -101,7 +101,7 @@ def finetune(
     given = (
         task if isinstance(task, FinetuneSettings) else override(starting_point(run, task, scale, learner), settings)
     )
-    given = dataclasses.replace(given, task=_whole_task(run, given.task))
+    given = dataclasses.replace(given, task=whole_task(run, given.task))
     domain, name = envs.split_name(given.task)
     if name is None and domain in envs.domains():
         tasks = ", ".join(f"{domain}-{known}" for known in envs.domains()[domain].tasks)
@@ -133,7 +133,7 @@ def continuing(
     return start
 
 
-def _whole_task(run: Path | str | None, task: str) -> str:
+def whole_task(run: Path | str | None, task: str) -> str:
     """A task's own name ("run") is understood in the domain of the pre-training."""
     if run is None:
         return task

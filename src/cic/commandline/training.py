@@ -80,7 +80,7 @@ def finetune(args: list[str]) -> int:
         return 0
     if _resumed(args, "finetune"):
         return 0
-    from cic.api import finetune, starting_point
+    from cic.api import finetune, starting_point, whole_task
     from cic.training.settings import override
 
     table = settings.describe()
@@ -94,6 +94,7 @@ def finetune(args: list[str]) -> int:
     given = {name: value for name, value in given.items() if name not in ("runs", "scale", "learner")}
     if given.pop("scratch", False) == (run is not None):
         raise UserError("give either the folder of a pre-training or --scratch")
+    given["task"] = whole_task(run, given["task"])
     config = override(start, given)
     if is_sweep(runs, config.task, seeds):
         at, out, quiet = own.get("at"), own.get("out"), own.get("quiet", False)

@@ -248,8 +248,10 @@ class Run:
             return {}
 
     def inherited(self, limit: int | None = None) -> Inheritance | None:
-        if self.config.get("pretrained") is None:
-            return None
+        if not (self.path / "inherited").is_dir():
+            if self.config.get("pretrained") is None:
+                return None
+            raise UserError(f"{self.path / 'inherited'}, from which it started, is missing: start the finetuning anew")
         try:
             return Inheritance(_weights(self.path / "inherited", limit), _library(self.path / "inherited"))
         except Damaged as error:
