@@ -83,6 +83,9 @@ def fuzz(home: Path, count: int, seed: int) -> Report:
         if _outside(home) != outside:
             report.failures.append((number, f"{what}: something outside of the folder changed"))
             outside = _outside(home)
+        done = number - seed + 1
+        if done % 250 == 0:
+            print(f"{done} of {count}: {len(report.failures)} failed; {dict(report.ends)}", file=sys.stderr, flush=True)
     report.memory = _memory() - before
     for name, size in (("memory", report.memory), ("disk", report.disk)):
         if size > GIGABYTE:
