@@ -19,10 +19,21 @@ import cic
 from cic.report.skills import describe
 
 SMALL = {"hidden": 64, "batch": 128, "lr": 1e-3, "log_every": 5_000, "checkpoint_every": 20_000}
-PRETRAIN = {**SMALL, "steps": 16_000, "warmup": 1_000, "skill_dim": 16, "skill_every": 100, "normaliser": "std"}
+# 16,000 steps of learning, then 96 skills for 500 steps each, without updates, to know which way they go
+LIBRARY = {"library": 96, "library_steps": 500}
+PRETRAIN = {
+    **SMALL,
+    "steps": 64_000,
+    "warmup": 1_000,
+    "skill_dim": 16,
+    "skill_every": 100,
+    "normaliser": "std",
+    **LIBRARY,
+}
 BUDGET = {**SMALL, "steps": 3_000, "warmup": 400}
-# ten random skills for 160 steps each; what they did teaches the critic before the policy moves
-SEARCH = {"search": "random", "search_steps": 1_600, "trial_steps": 160, "trial_skip": 80}
+# eight skills label states with rewards, the two of the library that look best then are tried; at the end the better
+# of skill and tuned policy is kept
+SEARCH = {"search": "library", "search_steps": 1_600, "trial_steps": 100, "finalists": 2, "check_steps": 600}
 CORNERS = ("top_left", "top_right", "bottom_left", "bottom_right")
 
 

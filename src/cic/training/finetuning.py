@@ -190,7 +190,7 @@ class Finetuning(Phase):
         (alone, steps), (tuned, more) = self.checked
         if not steps or not more:
             return {"kept": "tuned"}
-        alone, tuned = alone / steps, tuned / more
+        alone, tuned = float(alone / steps), float(tuned / more)
         if alone > tuned:
             self.loop.agent.learner.actor.load_state_dict(self.skill_actor.state_dict())
         kept = "skill" if alone > tuned else "tuned"
