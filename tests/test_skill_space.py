@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from cic.core.errors import UserError
 from cic.learning.objectives import SkillSpace
-from cic.training.selection import default_skill, resolve
+from cic.training.searches import Problem, make_search
+from cic.training.selection import SearchConfig, default_skill
 
 COUNT = 20_000
 Draw = Callable[..., np.ndarray]
@@ -163,8 +164,8 @@ def test_the_skill_towards_a_step_is_on_the_sphere_or_the_nearest_corner() -> No
 @pytest.mark.parametrize("kind", ["cube", "normal"])
 def test_such_skills_are_searched_for_at_random_and_begin_on_the_first_axis(kind: str) -> None:
     space = SkillSpace(kind, 3)  # type: ignore[arg-type]
-    assert resolve("auto", space) == "random"
+    assert make_search(Problem(space, SearchConfig(), 100), "random").searching
     with pytest.raises(UserError, match="does not fit"):
-        resolve("grid", space)
+        make_search(Problem(space, SearchConfig(), 100), "grid")
     np.testing.assert_array_equal(default_skill(space), [1, 0, 0])
     np.testing.assert_array_equal(default_skill(SkillSpace("sphere", 2, radius=3.0)), [3, 0])
