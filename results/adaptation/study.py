@@ -27,7 +27,10 @@ PRETRAIN = {
 }
 LIBRARY = {"library": 96, "library_steps": 500}
 BUDGET = {**SMALL, "steps": 3_000, "warmup": 400}
-SEARCH = {"search": "library", "search_steps": 1_600, "trial_steps": 100, "finalists": 2, "check_steps": 600}
+SEARCHES: dict[str, dict[str, Any]] = {
+    "cic": {"search": "library", "search_steps": 1_600, "trial_steps": 100, "finalists": 2, "check_steps": 600},
+    "cic2": {"search": "library", "search_steps": 2_400, "trial_steps": 150, "finalists": 3, "check_steps": 400},
+}
 CORNERS = ("top_left", "top_right", "bottom_left", "bottom_right")
 KEPT = ("config.json", "metrics.jsonl", "result.json", "trials.json", "alone.json")
 
@@ -40,11 +43,13 @@ def run(out: Path, seeds: list[int]) -> None:
             cic.pretrain("point_mass", "cic", out=skills, seed=seed, **SMALL, **PRETRAIN, **LIBRARY)
         for corner in CORNERS:
             task, shared = f"point_mass-reach_{corner}", {"seed": seed, **BUDGET}
-            tuned, scratch = (out / str(seed) / f"{corner}-{name}" for name in ("cic", "scratch"))
-            if not (tuned / "alone.json").exists():
-                result = cic.finetune(skills, task, out=tuned, **shared, **SEARCH).result
-                alone = cic.evaluate(skills, skill=np.array(result["skill"]), seed=seed).returns[f"reach_{corner}"]
-                (tuned / "alone.json").write_text(json.dumps({"skill_alone": float(np.mean(alone))}))
+            for name, search in SEARCHES.items():
+                tuned = out / str(seed) / f"{corner}-{name}"
+                if not (tuned / "alone.json").exists():
+                    result = cic.finetune(skills, task, out=tuned, **shared, **search).result
+                    alone = cic.evaluate(skills, skill=np.array(result["skill"]), seed=seed).returns[f"reach_{corner}"]
+                    (tuned / "alone.json").write_text(json.dumps({"skill_alone": float(np.mean(alone))}))
+            scratch = out / str(seed) / f"{corner}-scratch"
             if not (scratch / "result.json").exists():
                 cic.finetune(None, task, out=scratch, **shared)
 
@@ -64,11 +69,12 @@ def read(path: Path) -> dict[str, Any]:
     return found
 
 
-def table(data: Path) -> None:
+def table(data: Path, name: str) -> None:
     rows = []
+    print(f"{name}: {SEARCHES[name]}\n")
     print("| seed | corner | skill alone | finetuned | kept | scratch |\n|---|---|---|---|---|---|")
-    for tuned in sorted(data.glob("*/*-cic/result.json")):
-        seed, corner = tuned.parts[-3], tuned.parent.name.removesuffix("-cic")
+    for tuned in sorted(data.glob(f"*/*-{name}/result.json")):
+        seed, corner = tuned.parts[-3], tuned.parent.name.removesuffix(f"-{name}")
         result, alone = read(tuned), read(tuned.parent / "alone.json")["skill_alone"]
         other = tuned.parent.parent / f"{corner}-scratch" / "result.json"
         scratch = read(other)["return"] if other.exists() else np.nan
@@ -97,7 +103,8 @@ def main() -> None:
     elif given.verb == "keep":
         keep(given.source, given.data)
     else:
-        table(given.data)
+        for name in SEARCHES:
+            table(given.data, name)
 
 
 if __name__ == "__main__":
