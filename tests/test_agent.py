@@ -81,10 +81,11 @@ def test_each_weight_is_differentiated_once_per_update(learner: str) -> None:
 def test_update_leaves_the_batch_alone() -> None:
     agent = make_agent()
     (batch,) = batches(agent, 1)
-    before = [tensor.clone() for tensor in batch[:6]]
+    tensors = [*batch[:6], *batch.extras.values()]
+    before, names = [tensor.clone() for tensor in tensors], list(batch.extras)
     agent.update(batch, intrinsic=True)
-    assert all(torch.equal(a, b) for a, b in zip(before, batch[:6], strict=True))
-    assert batch.extras == {}
+    assert all(torch.equal(a, b) for a, b in zip(before, tensors, strict=True))
+    assert list(batch.extras) == names
 
 
 @pytest.mark.parametrize("intrinsic", [True, False])

@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.learning, pytest.mark.timeout(900)]
 
 
 def test_a_short_pretraining_already_explores_and_tells_its_skills_apart(tmp_path: Path) -> None:
-    """After 4,000 steps seeds 0, 1 and 2 have 43, 110 and 104 cells, by chance 22, 20 and 19: one that explores early."""
+    """Seeds 0, 1 and 2 have 43, 110 and 104 cells, by chance 22, 20 and 19; this is one that explores early."""
     learned = cic.pretrain("point_mass", out=tmp_path / "learned", **SHORT)
     by_chance = cic.pretrain("point_mass", out=tmp_path / "chance", **{**SHORT, "warmup": SHORT["steps"]})
     assert learned.result["coverage/cells"] >= 2 * by_chance.result["coverage/cells"]

@@ -265,7 +265,7 @@ def test_finetuning_killed_at_random_moments_ends_with_the_same_bits(
     deaths = 0
     for attempt in range(9):
         path = folder / f"killed-finetuning-{attempt}"
-        deaths += undying(path, finetuning(path, skills), process, rng, events // 3)
+        deaths += undying(path, finetuning(path, skills), process, rng, 2 * events // 3)
         assert_equal(path, reference)
         if deaths >= 6:
             break

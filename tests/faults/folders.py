@@ -91,7 +91,8 @@ def forge(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     change(header)
     (path / "config.json").write_text(json.dumps(header))
     config = header.get("config")
-    digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
+    kept = {name: value for name, value in config.items() if name != "steps"}  # a run may be made longer
+    digest = hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
     for folder in (path / "checkpoints").iterdir():
         forge_state(folder, lambda state: state.__setitem__("config", digest))
 

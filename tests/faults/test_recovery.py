@@ -24,7 +24,7 @@ import cic
 from cic import cli
 from cic.core.errors import UserError
 from cic.runs import folder as run_folder
-from cic.runs.folder import Run
+from cic.runs.folder import Inheritance, Run
 from cic.runs.records import read_run
 from cic.runs.storage import DiskError
 
@@ -151,14 +151,14 @@ def test_of_two_that_start_with_one_folder_one_is_told(tmp_path: Path, monkeypat
         if not said:
             said.append("")
             with pytest.raises(UserError, match="another process is writing") as caught:
-                Run.plan(tmp_path / "run", "finetune", {"seed": 2}).create({}, {"w": torch.ones(1)})
+                Run.plan(tmp_path / "run", "finetune", {"seed": 2}).create({}, Inheritance({"w": torch.ones(1)}, {}))
             said.append(str(caught.value))
 
     monkeypatch.setattr(run_folder, "write_folder", race)
-    Run.plan(tmp_path / "run", "finetune", {"seed": 1}).create({}, {"w": torch.zeros(1)})
+    Run.plan(tmp_path / "run", "finetune", {"seed": 1}).create({}, Inheritance({"w": torch.zeros(1)}, {}))
     assert len(said) == 2
     assert Run(tmp_path / "run").config == {"seed": 1}
-    assert Run(tmp_path / "run").inherited()["w"].tolist() == [0]
+    assert Run(tmp_path / "run").inherited().weights["w"].tolist() == [0]
 
 
 @pytest.mark.parametrize("point", ["write_folder", "write_json"])

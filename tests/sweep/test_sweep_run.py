@@ -182,13 +182,13 @@ def test_a_url_never_holds_half_a_checkpoint(tmp_path: Path) -> None:
     copies: list[Path] = []
 
     class Recording(UrlStorage):
-        """Copies the store after every tenth write, as another node would find it."""
+        """Copies the store after every fourth write, as another node would find it."""
 
         writes = 0
 
         def full(self, name: str) -> str:
             self.writes += 1
-            if self.writes % 10 == 0 and self.fs.exists(self.root):
+            if self.writes % 4 == 0 and self.fs.exists(self.root):
                 copy = tmp_path / f"copy{len(copies)}"
                 self.fs.get(self.root, str(copy), recursive=True)
                 copies.append(copy)

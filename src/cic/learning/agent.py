@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from cic.core.errors import UserError
-from cic.core.types import Array, Batch, Metrics, Spaces
+from cic.core.types import OBSERVED, Array, Batch, Metrics, Spaces
 from cic.learning.compilation import Compiled
 from cic.learning.descent import Adam, Descent, Loss
 from cic.learning.encoders import Encoder, Identity
@@ -104,7 +104,10 @@ class Agent(nn.Module):
         """What the objective draws and computes beforehand: from features, like all that it sees."""
         seen = self.encode(batch, detached=True)
         prepared = self.objective.prepare(seen, self.generator)
-        return prepared if seen is batch else prepared._replace(obs=batch.obs, next_obs=batch.next_obs)
+        if seen is batch:
+            return prepared
+        raw = {name: batch.extras[name] for name in OBSERVED if name in batch.extras}
+        return prepared._replace(obs=batch.obs, next_obs=batch.next_obs).with_extras(**raw)
 
     def _learn_representation(self, batch: Batch) -> Metrics:
         if not self._learns:
@@ -118,7 +121,9 @@ class Agent(nn.Module):
         if isinstance(self.encoder, Identity):
             return batch
         with torch.set_grad_enabled(not detached):
-            return batch._replace(obs=self.encoder(batch.obs), next_obs=self.encoder(batch.next_obs))
+            seen = {name: self.encoder(batch.extras[name]) for name in OBSERVED if name in batch.extras}
+            batch = batch._replace(obs=self.encoder(batch.obs), next_obs=self.encoder(batch.next_obs))
+        return batch.with_extras(**seen)
 
     def _policy_batch(self, batch: Batch) -> Batch:
         """The batch as actor and critic see it."""

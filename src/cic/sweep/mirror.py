@@ -16,6 +16,7 @@ from cic.sweep.storage import UrlStorage
 
 _FOLDERS = ("checkpoints", "milestones")
 _WEIGHTS = ("manifest.json", "agent.safetensors")
+_WHOLE = ("inherited", "library")  # folders that are written once
 _PATIENCE = (1.0, 5.0, 30.0)  # seconds between tries of the last push
 _SECONDS = 2.0  # between looks for a new checkpoint
 
@@ -41,19 +42,27 @@ class Mirror:
             for name in self._files(folder):
                 self._get(f"{folder}/{name}")
             self._pushed.add(self.local / folder)
-        if "manifest.json" in self._files("inherited"):
-            for name in self._files("inherited"):
-                self._get(f"inherited/{name}")
-            self._pushed.add(self.local / "inherited")
+        for folder in _WHOLE:
+            self._get_whole(folder)
         for name in self._files("tensorboard"):
             self._get(f"tensorboard/{name}")
 
     def pull_weights(self) -> None:
         """What a finetuning needs of its pre-training; not the replay, which is most of it."""
         self._get("config.json")
+        if self.storage.exists(f"{self.folder}/result.json"):
+            self._get("result.json")
+        self._get_whole("library")
         for folder in self._complete(_FOLDERS):
             for name in _WEIGHTS:
                 self._get(f"{folder}/{name}")
+
+    def _get_whole(self, folder: str) -> None:
+        names = self._files(folder)
+        if "manifest.json" in names:
+            for name in names:
+                self._get(f"{folder}/{name}")
+            self._pushed.add(self.local / folder)
 
     def _files(self, folder: str) -> list[str]:
         path = f"{self.folder}/{folder}".rstrip("/")
@@ -82,7 +91,7 @@ class Mirror:
     def push(self, final: bool = False) -> None:
         """What is new. A checkpoint that is replaced by newer ones meanwhile is left out, here and there."""
         complete = [path for folder in _FOLDERS for path in _steps(self.local / folder)]
-        complete += [path for path in (self.local / "inherited",) if (path / "manifest.json").exists()]
+        complete += [self.local / name for name in _WHOLE if (self.local / name / "manifest.json").exists()]
         fresh = [path for path in complete if path not in self._pushed]
         if not fresh and not final:
             self._put_file(self.local / "status.json")

@@ -77,6 +77,7 @@ class LoopConfig(Generic[L]):
         require(0 <= self.seed < 2**31, f"seed must lie in [0, 2³¹), not {self.seed}")
         require(self.warmup >= 0, f"warmup must not be negative, not {self.warmup}")
         require(0 <= self.env_timeout <= 1e6, f"env_timeout must lie in [0, 10⁶] seconds, not {self.env_timeout}")
+        require(self.num_envs <= 10_000, f"num_envs must be at most 10,000, not {self.num_envs:,}")
         require(
             self.steps >= self.num_envs,
             f"{self.num_envs} copies take {self.num_envs} steps at once: steps must be at least that, not {self.steps}",
