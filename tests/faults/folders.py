@@ -91,7 +91,9 @@ def forge(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     change(header)
     (path / "config.json").write_text(json.dumps(header))
     config = header.get("config")
-    kept = {name: value for name, value in config.items() if name != "steps"}  # a run may be made longer
+    kept = config
+    if isinstance(config, dict):
+        kept = {name: value for name, value in config.items() if name != "steps"}  # a run may be made longer
     digest = hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
     for folder in (path / "checkpoints").iterdir():
         forge_state(folder, lambda state: state.__setitem__("config", digest))
