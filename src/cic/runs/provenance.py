@@ -18,8 +18,14 @@ def provenance(device: str) -> dict[str, Any]:
         "versions": {"python": platform.python_version(), **_versions()},
         "machine": f"{platform.system()} {platform.machine()}, {_processor(device)}",
         "commit": _commit(),
-        "command": shlex.join(sys.argv),
+        "command": _command(),
     }
+
+
+def _command() -> str:
+    """As it was typed; the command's own path says nothing elsewhere."""
+    program = Path(sys.argv[0]).name
+    return shlex.join(["cic" if program in ("cic", "cli.py") else program, *sys.argv[1:]])
 
 
 def _processor(device: str) -> str:
