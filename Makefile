@@ -11,7 +11,7 @@ EXTRAS := report,video,sweep,explore,docs,dev
 # A worker per core, four at most: files are handed out whole, so beyond that most wait for the longest one.
 PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile
 
-.PHONY: help install demo test test-all coverage check format bench docs lock clean
+.PHONY: help install demo test test-all coverage check format bench generated docs lock clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -49,6 +49,11 @@ format: $(STAMP) ## let ruff mend what it can
 
 bench: $(STAMP)  ## speed of environments and updates against their floors
 	$(BIN)/python -m benchmarks
+
+generated: $(STAMP) ## write anew what is made from the code: the table behind --help, the API page, the quickstart's output
+	$(BIN)/python -m cic.commandline.settings
+	$(BIN)/python docs/make_reference.py
+	$(BIN)/python docs/run_quickstart.py
 
 docs: $(STAMP)   ## build the documentation into site/
 	$(BIN)/mkdocs build --strict --quiet

@@ -17,7 +17,7 @@ import torch
 from benchmarks.floor import Product, flops, interleave, make_floor, record
 from cic.core.types import Batch, Spaces
 from cic.learning.agent import build_agent
-from cic.learning.descent import Descent, adam
+from cic.learning.descent import Adam, Descent
 from cic.learning.learners.ddpg import DDPGConfig
 from cic.learning.objectives import Objective, get_objective, objectives
 
@@ -49,7 +49,14 @@ def make_batch(objective: Objective, size: int) -> Batch:
     def normal(columns: int) -> torch.Tensor:
         return torch.from_numpy(rng.standard_normal((size, columns), dtype=np.float32))
 
-    obs = normal(WALKER.obs)
+    obs, needs = normal(WALKER.obs), objective.needs
+    extras: dict[str, torch.Tensor] = {}
+    if needs.skill_start:
+        extras |= {"first_obs": normal(WALKER.obs), "skill_end": (normal(1) > 2).float()}
+    if needs.path:
+        extras["path"] = normal(needs.path * WALKER.obs).view(size, needs.path, WALKER.obs)
+    if needs.goals:
+        extras |= {"goal": normal(WALKER.obs), "random_goal": normal(WALKER.obs)}
     return Batch(
         obs=obs,
         action=normal(WALKER.action).tanh_(),
@@ -57,13 +64,14 @@ def make_batch(objective: Objective, size: int) -> Batch:
         discount=torch.full((size, 1), 0.97),
         next_obs=obs + 0.1 * normal(WALKER.obs),
         skill=torch.from_numpy(objective.skills.sample(size, rng)),
+        extras=extras,
     )
 
 
 def objective_update(objective: Objective, lr: float = 1e-4) -> Callable[[Batch], None]:
     """What the agent does for its objective in one update."""
     groups, generator = objective.parameter_groups(lr), torch.Generator().manual_seed(0)
-    descent = Descent(objective.loss, adam(groups)) if groups else None
+    descent = Descent(objective.loss, Adam(groups)) if groups else None
 
     def update(batch: Batch) -> None:
         batch = objective.prepare(batch, generator)

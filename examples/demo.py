@@ -19,11 +19,36 @@ import cic
 from cic.report.skills import describe
 
 SMALL = {"hidden": 64, "batch": 128, "lr": 1e-3, "log_every": 5_000, "checkpoint_every": 20_000}
-PRETRAIN = {**SMALL, "steps": 16_000, "warmup": 1_000, "skill_dim": 16, "skill_every": 100, "normaliser": "std"}
+# 16,000 steps of learning, then 96 skills for 500 steps each, without updates, to know which way they go
+LIBRARY = {"library": 96, "library_steps": 500}
+PRETRAIN = {
+    **SMALL,
+    "steps": 64_000,
+    "warmup": 1_000,
+    "skill_dim": 16,
+    "skill_every": 100,
+    "normaliser": "std",
+    **LIBRARY,
+}
 BUDGET = {**SMALL, "steps": 3_000, "warmup": 400}
-# ten random skills for 160 steps each; what they did teaches the critic before the policy moves
-SEARCH = {"search": "random", "search_steps": 1_600, "trial_steps": 160, "trial_skip": 80}
+# eight skills label states with rewards, the three of the library that look best then are tried; at the end the better
+# of skill and tuned policy is kept
+SEARCH = {"search": "library", "search_steps": 2_400, "trial_steps": 150, "finalists": 3, "check_steps": 400}
 CORNERS = ("top_left", "top_right", "bottom_left", "bottom_right")
+
+
+MARK = "made-by-the-demo"
+
+
+def make_room(out: Path) -> None:
+    """Take away what an earlier demo made there. A folder that is not the demo's is left alone."""
+    if out.exists() and not (out / MARK).is_file() and (not out.is_dir() or any(out.iterdir())):
+        raise SystemExit(f"demo: {out} was not made by the demo: choose another --out, or move it away")
+    runs = ["skills", *(f"{corner}-{kind}" for corner in CORNERS for kind in ("cic", "scratch"))]
+    for run in runs:
+        shutil.rmtree(out / run, ignore_errors=True)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / MARK).touch()
 
 
 def main() -> None:
@@ -31,8 +56,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for the runs and the picture")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    if given.out.exists():
-        shutil.rmtree(given.out)
+    make_room(given.out)
     began = time.monotonic()
 
     print(f"1. Discover skills in point_mass: {PRETRAIN['steps']:,} steps without any reward.", flush=True)

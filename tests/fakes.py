@@ -16,7 +16,7 @@ from cic import api, envs
 from cic.core.config import to_dict
 from cic.core.types import Batch, Metrics, Spaces
 from cic.learning.objectives import Objective, SkillSpace, get_objective
-from cic.runs.folder import Run
+from cic.runs.folder import Inheritance, Run
 from cic.training.loop import Loop
 from cic.training.phase import Phase
 from cic.training.phases import PHASES
@@ -51,10 +51,15 @@ class FakeEnv:
         self.count[mask] = 0
         return self._observe(), {}
 
+    def paid(self, actions: np.ndarray) -> np.ndarray:
+        """(3, N): by itself, and for the two tasks."""
+        result: np.ndarray = np.sin(np.outer([1.0, 2.0, 3.0], self._observe() @ [0.7, 1.3])).astype(np.float32)
+        return result
+
     def step(self, actions: np.ndarray) -> Any:
         assert (self.count < self.lengths).all(), "a copy that ended must be reset before it steps again"
         self.count += 1
-        paid = np.sin(np.outer([1.0, 2.0, 3.0], self._observe() @ [0.7, 1.3])).astype(np.float32)  # (3, N)
+        paid = self.paid(actions)
         done, even = self.count >= self.lengths, np.arange(self.num_envs) % 2 == 0
         rewards = {"left": paid[1], "right": paid[2]}
         return self._observe(), paid[0], done & even, done & ~even, {"rewards": rewards}
@@ -186,11 +191,11 @@ class WatchedAgent(Part):
         super().__init__(agent)
         self.tape = tape
 
-    def act(self, obs: np.ndarray, skill: np.ndarray, *, explore: bool = False) -> np.ndarray:
+    def act(self, obs: np.ndarray, skill: np.ndarray, *, explore: bool = False, **options: Any) -> np.ndarray:
         if explore:
             self.tape.acted.append(len(self.tape.done))
             self.tape.skill.append(np.array(skill))
-        result: np.ndarray = self._part.act(obs, skill, explore=explore)
+        result: np.ndarray = self._part.act(obs, skill, explore=explore, **options)
         return result
 
     def update(self, *batches: Batch, actor: bool = True, **options: Any) -> Metrics:
@@ -223,8 +228,8 @@ class FakePhase(Phase):
 
     intrinsic = True
 
-    def __init__(self, config: Any) -> None:
-        super().__init__(config)
+    def __init__(self, config: Any, inherited: Inheritance | None = None) -> None:
+        super().__init__(config, inherited)
         self.told: list[np.ndarray] = []
         self.restarts = 0
 

@@ -234,7 +234,17 @@ def random_batch(size: int, obs: int, action: int, skill: int, seed: int = 0, sp
         here + 0.5 * normal(size, obs),
         rng.random((size, skill), dtype=np.float32),
     )
-    return Batch(*(torch.from_numpy(array) for array in arrays))
+    return Batch(*(torch.from_numpy(array) for array in arrays), extras=needed_extras(torch.from_numpy(here), seed))
+
+
+def needed_extras(here: torch.Tensor, seed: int = 0) -> dict[str, torch.Tensor]:
+    """Everything that an objective may ask of the replay, made up: paths of 11 observations, every fourth over."""
+    noise = torch.Generator().manual_seed(seed)
+    size, obs = here.shape
+    path = here[:, None] + 0.3 * torch.randn(size, 11, obs, generator=noise, device="cpu").cumsum(dim=1)
+    goal, anywhere = (torch.randn(size, obs, generator=noise, device="cpu") for _ in range(2))
+    over = (torch.arange(size, device="cpu") % 4 == 0).float()[:, None]
+    return {"first_obs": path[:, 0], "skill_end": over, "path": path, "goal": goal, "random_goal": anywhere}
 
 
 def documented_fields(options: type) -> set[str]:

@@ -51,6 +51,18 @@ def test_finetuning_is_paid_by_the_task() -> None:
 
 
 @every_learner
+def test_a_pull_towards_an_action_is_part_of_the_actors_loss(learner: str) -> None:
+    """In units of the value, through which no gradient goes."""
+    agent = shake(make_agent(learner=learner, config={"actor_every": 1} if learner == "td3" else None))
+    drawn = torch.Generator().manual_seed(3)
+    pulled = [
+        batch.with_extras(anchor=torch.rand(batch.action.shape, generator=drawn) * 2 - 1, pull=torch.tensor(1.5))
+        for batch in batches(agent, 2)
+    ]
+    assert_updates_agree(agent, pulled, intrinsic=False)
+
+
+@every_learner
 def test_each_weight_is_differentiated_once_per_update(learner: str) -> None:
     """The critic's get no gradient in the actor's step, and targets never get one."""
     agent = make_agent(learner=learner, config={"actor_every": 1} if learner == "td3" else None)
@@ -69,10 +81,11 @@ def test_each_weight_is_differentiated_once_per_update(learner: str) -> None:
 def test_update_leaves_the_batch_alone() -> None:
     agent = make_agent()
     (batch,) = batches(agent, 1)
-    before = [tensor.clone() for tensor in batch[:6]]
+    tensors = [*batch[:6], *batch.extras.values()]
+    before, names = [tensor.clone() for tensor in tensors], list(batch.extras)
     agent.update(batch, intrinsic=True)
-    assert all(torch.equal(a, b) for a, b in zip(before, batch[:6], strict=True))
-    assert batch.extras == {}
+    assert all(torch.equal(a, b) for a, b in zip(before, tensors, strict=True))
+    assert list(batch.extras) == names
 
 
 @pytest.mark.parametrize("intrinsic", [True, False])

@@ -269,9 +269,11 @@ def test_the_method_of_the_documentation_works(tmp_path: Path, monkeypatch: pyte
     monkeypatch.syspath_prepend(tmp_path)
     import surprise  # noqa: F401
 
-    done = cic.pretrain("gridworld", "surprise", out=tmp_path / "run", steps=60, width=8, learner="sac", **SMALL)
-    last = json.loads((done.path / "metrics.jsonl").read_text().splitlines()[-1])
-    assert last["surprise/error"] > 0
+    done = cic.pretrain(
+        "gridworld", "surprise", out=tmp_path / "run", steps=60, width=8, learner="sac", log_every=10, **SMALL
+    )
+    lines = [json.loads(line) for line in (done.path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["surprise/error"] > 0 for line in lines if "surprise/error" in line]
     assert Run(done.path).config["options"] == {"width": 8}
     monkeypatch.delitem(sys.modules, "surprise")
 
@@ -284,3 +286,102 @@ def test_the_public_names_are_there_and_others_are_not() -> None:
         assert getattr(cic, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         cic.nonsense  # noqa: B018
+
+
+def test_dir_shows_the_public_names_and_nothing_else() -> None:
+    assert set(dir(cic)) == {*cic.__all__, "__version__"}
+    assert "pretrain" in dir(cic)
+    assert not {"import_module", "annotations", "Any", "TYPE_CHECKING"} & set(dir(cic))
+
+
+# ---- what would train in silence -------------------------------------------------------------------------------
+
+
+def test_a_task_is_understood_in_the_domain_of_its_run(skills: Path, tmp_path: Path) -> None:
+    path = cic.finetune(skills, "reach_top_left", out=tmp_path / "run", steps=45, **SMALL).path
+    assert Run(path).config["task"] == TASK
+    with pytest.raises(UserError, match='unknown environment "fly"'):
+        cic.finetune(skills, "fly", **SMALL)
+    with pytest.raises(UserError, match="unknown environment"):
+        cic.finetune(None, "reach_top_left", **SMALL)
+
+
+def test_a_pretraining_that_is_not_finished_must_be_asked_for_by_step(tmp_path: Path) -> None:
+    settings = {"checkpoint_every": 60, "milestones": (50,), "steps": 100, **SMALL}
+    path = cic.pretrain("gridworld", "rnd", out=tmp_path / "run", **settings).path
+    (path / "result.json").unlink()
+    (path / "status.json").write_text(json.dumps({"state": "running", "step": 77}))
+    with pytest.raises(UserError) as error:
+        cic.finetune(path, TASK, out=tmp_path / "tuned", **SMALL)
+    said = str(error.value)
+    assert "is not finished (step 77 of 100)" in said
+    assert f"`cic pretrain --resume {path}`" in said
+    assert "--at (there are: 50, 60, 100)" in said
+    assert not (tmp_path / "tuned").exists()
+    tuned = cic.finetune(path, TASK, at=50, out=tmp_path / "tuned", steps=45, **SMALL).path
+    assert Run(tuned).config["pretrain_steps"] == 50
+    with pytest.warns(UserWarning, match="is not finished: these are its weights of step 100"):
+        cic.load(path)
+
+
+def test_a_pretraining_whose_last_weights_are_damaged_is_not_used_in_silence(tmp_path: Path) -> None:
+    path = cic.pretrain("gridworld", "rnd", out=tmp_path / "run", checkpoint_every=60, steps=100, **SMALL).path
+    (path / "checkpoints" / "000000100" / "agent.safetensors").write_bytes(b"")
+    with pytest.raises(
+        UserError, match=r"000000100 is damaged .*choose other weights with --at \(there are: 60, 100\)"
+    ):
+        cic.finetune(path, TASK, out=tmp_path / "tuned", **SMALL)
+    assert cic.finetune(path, TASK, at=60, out=tmp_path / "tuned", steps=45, **SMALL).result["step"] == 45
+
+
+def test_ddpg_has_nothing_to_pretrain_with(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"ddpg has no reward of its own .*cic finetune --scratch --task gridworld-"):
+        cic.pretrain("gridworld", "ddpg", out=tmp_path / "run", **SMALL)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("steps", [39, 40])
+def test_a_run_that_ends_with_its_warm_up_is_warned_of(steps: int, tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match=f"nothing will be learned: {steps} steps are no more than the warm-up of 40"):
+        cic.pretrain("gridworld", "rnd", out=tmp_path / "run", steps=steps, **SMALL)
+
+
+def test_more_copies_than_steps_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="500 copies take 500 steps at once: steps must be at least that, not 400"):
+        cic.pretrain("gridworld", "rnd", out=tmp_path / "run", num_envs=500, steps=400, **SMALL)
+
+
+def test_smoke_scale_takes_the_loss_that_works_with_its_batch() -> None:
+    assert pretrain_defaults("walker", "cic", "smoke").options.loss == "infonce"
+    assert pretrain_defaults("walker", "cic", "laptop").options.loss == "released"
+
+
+def test_a_run_records_where_it_comes_from(skills: Path) -> None:
+    header = json.loads((skills / "config.json").read_text())
+    assert {"python", "torch", "mujoco", "numpy"} <= header["versions"].keys()
+    assert header["version"] == cic.__version__
+    assert header["machine"].partition(", ")[2].startswith("cpu: ")
+    assert len(header["machine"].partition("cpu: ")[2]) > 3, "the processor's name"
+    assert header["command"]
+    assert "commit" in header
+    assert header["imports"] == []
+
+
+def test_a_one_hot_skill_is_evaluated_by_its_place(tmp_path: Path) -> None:
+    path = cic.pretrain("gridworld", "diayn", out=tmp_path / "run", steps=60, **SMALL).path
+    found = cic.evaluate(path, episodes=1, skill=np.array([3.0]))
+    assert found.skill is not None
+    assert np.argmax(found.skill) == 3
+    assert sum(found.skill) == 1
+    with pytest.raises(UserError, match="there is no skill 50"):
+        cic.evaluate(path, episodes=1, skill=np.array([50.0]))
+
+
+def test_the_first_weights_do_not_depend_on_how_many_threads_there_were(tmp_path: Path) -> None:
+    """`threads` is a setting, the machine's default is not."""
+    found = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        path = cic.pretrain("walker", out=tmp_path / str(threads), steps=41, **SMALL | {"hidden": 64}).path
+        found.append((path / "checkpoints" / "000000041" / "agent.safetensors").read_bytes())
+    assert found[0] == found[1]

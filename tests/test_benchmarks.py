@@ -57,9 +57,11 @@ def test_the_floor_repeats_the_products_of_a_call() -> None:
 
 def test_help_names_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
-    assert "environments, loop, objectives, updates" in capsys.readouterr().out
+    assert "environments, loop, objectives, sweeps, updates" in capsys.readouterr().out
 
 
 def test_a_benchmark_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["nonesuch"]) == 2
-    assert "no benchmark 'nonesuch'; there are: environments, loop, objectives, updates" in capsys.readouterr().err
+    assert (
+        "no benchmark 'nonesuch'; there are: environments, loop, objectives, sweeps, updates" in capsys.readouterr().err
+    )

@@ -149,12 +149,11 @@ def test_help_shows_every_setting_with_its_meaning(capsys: pytest.CaptureFixture
     shown = " ".join(say(capsys, "pretrain", "--help").replace("│", " ").split())
     for flag, meaning in [
         ("--temperature FLOAT", "T of the contrastive loss. (default: 0.5)"),
-        ("--steps INT", "Environment steps, over all copies. (default: 100000)"),
+        ("--steps INT", "Environment steps, over all copies. (default: 100,000)"),
         ("--lr FLOAT", "Adam's learning rate."),
         ("--out ", "Folder of the run"),
         ("--resume ", "Continue this run"),
-        ("--threads INT", "Threads of a matrix product."),
-        ("--device STR", "Where the networks live"),
+        ("--device TEXT", "Where the networks live"),
         ("--seed INT", "The same seed gives the same bits"),
     ]:
         assert flag in shown
@@ -168,7 +167,7 @@ def test_help_shows_the_options_of_the_objective_and_the_defaults_of_the_scale(
         say(capsys, "pretrain", "--objective", "rnd", "--scale", "paper", "--help").replace("│", " ").split()
     )
     assert "--temperature" not in shown
-    assert "(default: 2000000)" in shown
+    assert "(default: 2,000,000)" in shown
 
 
 @pytest.mark.parametrize(
@@ -326,7 +325,7 @@ def test_progress_goes_to_stderr_and_quiet_is_quiet(tmp_path: Path, capsys: pyte
     said = capsys.readouterr().err
     assert "step 100/210" in said.replace(",", "")
     assert "steps/s" in said
-    assert cli.main(["pretrain", "--domain", "gridworld", "--steps", "10", "--out", str(tmp_path / "b"), *TINY]) == 0
+    assert cli.main(["pretrain", "--domain", "gridworld", "--steps", "110", "--out", str(tmp_path / "b"), *TINY]) == 0
     assert capsys.readouterr().err == ""
 
 
@@ -384,7 +383,11 @@ def test_progress_goes_to_stderr_and_quiet_is_quiet(tmp_path: Path, capsys: pyte
         ("pretrain --resume {nowhere}", "nowhere does not exist"),
         ("pretrain --resume {skills}", "is finished already"),
         ("finetune --resume {tuned}", "is finished already"),
-        ("pretrain --resume {skills} --steps 7", "a resumed run keeps its settings; drop --steps 7"),
+        ("pretrain --resume {skills} --steps 7", "has 120 steps already: --steps must be more"),
+        (
+            "pretrain --resume {skills} --seed 7",
+            "a resumed run keeps its settings but --steps and --device; drop --seed",
+        ),
         ("pretrain --domain gridworld --out {skills}", "holds a run already"),
         ("evaluate", "Folder of a pre-training"),
         ("evaluate {nowhere}", "nowhere does not exist"),
@@ -397,8 +400,8 @@ def test_progress_goes_to_stderr_and_quiet_is_quiet(tmp_path: Path, capsys: pyte
         ("skills {nowhere}", "nowhere does not exist"),
         ("skills {skills} --count 0", "count must be at least 1"),
         ("skills {skills} --choose all", "all"),
-        ("envs walker", "takes no arguments"),
-        ("objectives cic", "takes no arguments"),
+        ("envs walker", "takes no folder or name, not walker"),
+        ("objectives cic", "takes no folder or name, not cic"),
     ],
 )
 def test_mistakes_are_said_in_one_sentence(
@@ -526,6 +529,7 @@ def test_a_finetuning_that_lost_what_it_inherited(tuned: Path, tmp_path: Path, m
     path = Path(shutil.copytree(tuned, tmp_path / "run"))
     (path / "result.json").unlink()
     shutil.rmtree(path / "inherited")
+    shutil.rmtree(path / "checkpoints")  # which have all that it learned since
     assert "inherited" in mistake("finetune", "--resume", path)
 
 
@@ -606,7 +610,7 @@ def test_a_full_disk_stops_the_run_cleanly_and_it_can_be_resumed(
 
 
 @pytest.mark.parametrize(
-    "writer", ["cic.runs.storage.save_arrays", "cic.runs.storage.LineLog.write", "cic.runs.storage.os.fsync"]
+    "writer", ["cic.runs.storage.save_arrays", "cic.runs.lines.LineLog.write", "cic.runs.storage.os.fsync"]
 )
 def test_no_space_left_for_any_kind_of_file(
     unfinished: Path, skills: Path, writer: str, monkeypatch: pytest.MonkeyPatch, mistake: Callable[..., str]
@@ -630,3 +634,9 @@ def test_a_full_disk_at_the_very_start(small_disk: Path, mistake: Callable[..., 
     (small_disk / "ballast").write_bytes(b"x" * free)
     said = mistake("pretrain", "--domain", "gridworld", "--out", small_disk / "run", *TINY)
     assert "No space left" in said or "full" in said
+
+
+def test_a_task_is_understood_in_the_domain_of_the_run(skills: Path, tmp_path: Path) -> None:
+    short = ["--task", "reach_top_left", "--steps", "110", "--quiet", "--out", str(tmp_path / "run")]
+    assert cli.main(["finetune", str(skills), *short]) == 0
+    assert Run(tmp_path / "run").config["task"] == TASK

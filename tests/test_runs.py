@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from cic.core.errors import UserError
-from cic.runs.folder import FORMAT, Run
+from cic.runs.folder import FORMAT, Inheritance, Run
 from cic.runs.storage import read_tensors
 
 
@@ -240,9 +240,18 @@ def test_a_step_means_its_milestone_while_its_checkpoint_is_there_and_after(run:
     assert run.weights()[0]["w"].tolist() == [100, 100], "the newest is the checkpoint"
 
 
+def inheriting(path: Path) -> Run:
+    return Run.plan(path, "finetune", {"pretrained": "somewhere"})
+
+
+def inheritance(weight: torch.Tensor) -> Inheritance:
+    return Inheritance({"w": weight}, {"paths": np.array([1.0, 2.0])})
+
+
 def test_inherited_weights_come_back_and_damage_is_noticed(tmp_path: Path) -> None:
-    run = Run.plan(tmp_path / "tuned", "finetune", {}).create({"version": "1"}, {"w": torch.arange(100.0)})
-    assert run.inherited()["w"].tolist() == list(range(100))
+    run = inheriting(tmp_path / "tuned").create({"version": "1"}, inheritance(torch.arange(100.0)))
+    assert run.inherited().weights["w"].tolist() == list(range(100))
+    assert run.inherited().library["paths"].tolist() == [1, 2]
     path = run.path / "inherited" / "agent.safetensors"
     content = bytearray(path.read_bytes())
     content[-1] ^= 1  # a number changed: still a good safetensors file
@@ -263,9 +272,9 @@ def test_a_folder_becomes_a_run_only_when_it_is_complete(tmp_path: Path, monkeyp
 
     monkeypatch.setattr("cic.runs.folder.write_folder", stop)
     with pytest.raises(KeyboardInterrupt):
-        Run.plan(tmp_path / "tuned", "finetune", {}).create({"version": "1"}, {"w": torch.zeros(1)})
+        inheriting(tmp_path / "tuned").create({"version": "1"}, inheritance(torch.zeros(1)))
     monkeypatch.undo()
-    assert Run.plan(tmp_path / "tuned", "finetune", {}).create({"version": "1"}, {"w": torch.zeros(1)}).inherited()
+    assert inheriting(tmp_path / "tuned").create({"version": "1"}, inheritance(torch.zeros(1))).inherited()
 
 
 def test_a_run_in_a_folder_of_the_users_touches_nothing_of_theirs(tmp_path: Path) -> None:
@@ -273,7 +282,7 @@ def test_a_run_in_a_folder_of_the_users_touches_nothing_of_theirs(tmp_path: Path
     (tmp_path / ".git" / "objects").mkdir(parents=True)
     (tmp_path / ".notes").write_text("mine")
     (tmp_path / "src").mkdir()
-    run = Run.plan(tmp_path, "finetune", {}).create({"version": "1"}, {"w": torch.zeros(1)})
+    run = inheriting(tmp_path).create({"version": "1"}, inheritance(torch.zeros(1)))
     save(run, 100)
     run.save_milestone(100, {"w": torch.zeros(1)})
     assert (tmp_path / ".git" / "objects").is_dir()

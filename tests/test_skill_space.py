@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from helpers import steady
+from hypothesis import given
+from hypothesis import strategies as st
 
+from cic.core.errors import UserError
 from cic.learning.objectives import SkillSpace
+from cic.training.searches import Problem, make_search
+from cic.training.selection import SearchConfig, default_skill
 
 COUNT = 20_000
 Draw = Callable[..., np.ndarray]
@@ -73,3 +81,91 @@ def test_no_skills_are_empty_rows(draw: Draw) -> None:
 def test_the_generator_alone_decides(draw: Draw, kind: str) -> None:
     assert (draw(kind, 6, 50, seed=3) == draw(kind, 6, 50, seed=3)).all()
     assert (draw(kind, 6, 50, seed=3) != draw(kind, 6, 50, seed=4)).any()
+
+
+# ---- skills that somebody wrote down ---------------------------------------------------------------------------
+
+
+@steady
+@given(st.sampled_from(["box", "sphere", "onehot"]), st.integers(2, 8), st.integers(0, 2**31))
+def test_every_skill_that_is_drawn_is_one(kind: Any, dim: int, seed: int) -> None:
+    space = SkillSpace(kind, dim)
+    skill = space.sample(1, np.random.default_rng(seed))[0]
+    assert (space.check(skill.tolist()) == skill).all()
+
+
+def test_one_number_stands_for_all_of_a_box_and_for_the_place_of_a_corner() -> None:
+    assert SkillSpace("box", 3).check([0.25]).tolist() == [0.25] * 3
+    assert SkillSpace("onehot", 4).check([3]).tolist() == [0, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "numbers", "sentence"),
+    [
+        ("box", [50.0], r"skills lie in \[0, 1\]: 50 does not"),
+        ("box", [0.5, -0.1, 0.5], "-0.1 does not"),
+        ("box", [0.5, 0.5], "--skill has 2 numbers, but this agent's skills have dimension 3"),
+        ("box", [math.nan], "finite"),
+        ("onehot", [3.0], "this agent has the skills 0 to 2: there is no skill 3"),
+        ("onehot", [-1.0], "there is no skill -1"),
+        ("onehot", [0.5], "there is no skill 0.5"),
+        ("onehot", [1.0, 1.0, 0.0], "one 1 and else 0: give its place, 0 to 2"),
+        ("onehot", [1.0, 0.0], "2 numbers"),
+        ("sphere", [1.0, 1.0, 0.0], "have length 1, not 1.414: scale it"),
+        ("sphere", [1.0], "1 numbers"),
+        ("none", [1.0], "no skills: drop --skill"),
+    ],
+)
+def test_what_is_no_skill_is_said(kind: Any, numbers: list[float], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        SkillSpace(kind, 0 if kind == "none" else 3).check(numbers)
+
+
+# ---- what methods beyond URLB's draw from ----------------------------------------------------------------------
+
+
+def test_a_cube_is_uniform_between_minus_one_and_one(draw: Draw) -> None:
+    skills = draw("cube", 3)
+    assert np.abs(skills).max() <= 1
+    assert np.abs(skills.mean(axis=0)).max() < 0.03
+    np.testing.assert_allclose(skills.var(axis=0), 1 / 3, rtol=0.05)
+
+
+def test_normal_skills_have_any_length(draw: Draw) -> None:
+    skills = draw("normal", 2)
+    assert np.abs(skills.mean(axis=0)).max() < 0.03
+    np.testing.assert_allclose(skills.var(axis=0), 1, rtol=0.05)
+    assert np.linalg.norm(skills, axis=1).std() > 0.5
+
+
+@pytest.mark.parametrize("by", [by_numpy, by_torch])
+def test_a_sphere_may_be_wider_and_of_corners_only_the_first_drawn(by: Draw) -> None:
+    wide = by(SkillSpace("sphere", 4, radius=2.0), 500, 0)
+    np.testing.assert_allclose(np.linalg.norm(wide, axis=1), 2, rtol=1e-5)
+    first = by(SkillSpace("onehot", 6, active=2), 500, 0)
+    assert set(first.argmax(axis=1)) == {0, 1}
+    assert first.shape == (500, 6)
+
+
+def test_directions_of_corners_are_centred_and_others_stay() -> None:
+    corners = torch.eye(5)
+    centred = SkillSpace("onehot", 5).directions(corners)
+    np.testing.assert_allclose(centred.sum(dim=1).numpy(), 0, atol=1e-6)
+    np.testing.assert_allclose(centred.diagonal().numpy(), 1, rtol=1e-6)
+    assert torch.equal(SkillSpace("sphere", 5).directions(corners), corners)
+
+
+def test_the_skill_towards_a_step_is_on_the_sphere_or_the_nearest_corner() -> None:
+    step = torch.tensor([[3.0, 4.0], [-1.0, -2.0]])
+    np.testing.assert_allclose(SkillSpace("sphere", 2, radius=5.0).towards(step)[0].numpy(), [3, 4], rtol=1e-6)
+    assert torch.equal(SkillSpace("onehot", 2).towards(step), torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
+
+
+@pytest.mark.parametrize("kind", ["cube", "normal"])
+def test_such_skills_are_searched_for_at_random_and_begin_on_the_first_axis(kind: str) -> None:
+    space = SkillSpace(kind, 3)  # type: ignore[arg-type]
+    assert make_search(Problem(space, SearchConfig(), 100), "random").searching
+    with pytest.raises(UserError, match="does not fit"):
+        make_search(Problem(space, SearchConfig(), 100), "grid")
+    np.testing.assert_array_equal(default_skill(space), [1, 0, 0])
+    np.testing.assert_array_equal(default_skill(SkillSpace("sphere", 2, radius=3.0)), [3, 0])

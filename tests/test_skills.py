@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import struct
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import cic
 from cic.core.errors import UserError
 from cic.learning.objectives import SkillSpace
 from cic.report import skills as module
-from cic.report.skills import choose_skills, describe
+from cic.report.skills import choose_skills, compare, comparison_table, describe
 from cic.training.evaluation import BINS
 
 SMALL: dict[str, Any] = {"scale": "smoke", "hidden": 16, "batch": 16, "warmup": 40, "quiet": True}
@@ -131,3 +132,35 @@ def test_a_video_shows_the_skills_side_by_side(run: Path, tmp_path: Path, monkey
     assert [path.name for path in found.files] == ["skills.csv", "skills.png", "skills.mp4"]
     assert found.files[2].stat().st_size > 1000
     assert set(shapes) == {(320, 480, 3)}, "five tiles of 160 in a grid of three columns"
+
+
+def test_on_the_ant_cells_of_one_metre_are_counted_for_each_skill_and_together(tmp_path: Path) -> None:
+    path = cic.pretrain("ant", "metra", out=tmp_path / "run", steps=60, **SMALL).path
+    result = json.loads((path / "result.json").read_text())
+    assert result["coverage/skill_cells"] >= 1, "of 48 skills, for the report"
+    assert "coverage/skill_cells" in (path / "metrics.jsonl").read_text().splitlines()[-1]
+    found = describe(path, count=3, video=False)
+    assert found.header[-1] == "1×1"
+    *each, together = found.rows
+    assert len(each) == 3
+    assert together[0] == "together"
+    assert max(row[-1] for row in each) <= together[-1] <= sum(row[-1] for row in each)
+
+
+# ---- how much a skill matters ----------------------------------------------------------------------------------
+
+
+def test_the_comparison_is_of_random_skills_over_whole_episodes(run: Path) -> None:
+    found = compare(run, count=6, starts=2)
+    assert (found.skills, found.starts) == (6, 2)
+    header, rows = comparison_table(found)
+    assert header[-1] == "best of 6"
+    assert [row[0] for row in rows] == ["behaviour", *found.best]
+    agent = cic.load(run)
+    skills = agent.objective.skills.sample(6, np.random.default_rng(0))
+    expected = [
+        np.mean([cic.evaluate(run, skill=skill, episodes=1, seed=seed).returns["reach_top_left"] for seed in (0, 1)])
+        for skill in skills
+    ]
+    assert found.best["reach_top_left"] == pytest.approx(max(expected))
+    assert found.typical["reach_top_left"] == pytest.approx(np.mean(expected))

@@ -27,8 +27,11 @@ from cic.learning.agent import build_agent
 from cic.learning.learners import get_learner, learners
 from cic.learning.objectives import SkillSpace, get_objective, objectives
 from cic.learning.replay import Replay
+from cic.runs.folder import Inheritance
+from cic.training.library import Library
 from cic.training.phases import PHASES
-from cic.training.selection import RandomSkills, SearchConfig, SkillSearch
+from cic.training.searches import Problem, make_search, searches
+from cic.training.selection import RandomSkills, SearchConfig
 from cic.training.settings import override, pretrain_defaults
 
 Parts = Callable[[], tuple[Any, Any, Any]]
@@ -44,10 +47,10 @@ class DrawnSkills:
 
     def __init__(self, space: SkillSpace) -> None:
         self.rng = np.random.default_rng(0)
-        self.part = RandomSkills(space, 3, self.rng)
+        self.part, self.every = RandomSkills(space, 3, self.rng), space.every
 
     def tick(self, t: int) -> Any:
-        self.part.advance(np.array([t % 7 == 0, t % 11 == 0, False]))
+        self.part.advance(np.array([t % 7 == 0, t % 11 == 0, False]), self.every)
         return self.part.current.tolist(), self.part.begins.tolist()
 
     def state(self) -> Any:
@@ -61,20 +64,31 @@ class DrawnSkills:
 class Searched:
     """Finetuning's search, on rewards that depend on the skill and the moment."""
 
-    def __init__(self, space: SkillSpace, name: Any) -> None:
-        self.part = SkillSearch(space, SearchConfig(name, trial_steps=3), 40, seed=2)
+    def __init__(self, space: SkillSpace, name: str) -> None:
+        rng = np.random.default_rng(1)
+        library = Library(space.sample(9, rng), rng.random((9, 6, 2), np.float32))
+        self.obs: list[np.ndarray] = []
+        self.reward: list[float] = []
+        problem = Problem(space, SearchConfig(name, trial_steps=3), 40, 2, 1, library, self._seen)
+        self.part = make_search(problem, name)
+
+    def _seen(self, steps: int) -> tuple[np.ndarray, np.ndarray]:
+        return np.array(self.obs[: steps - 1], np.float32), np.array(self.reward[: steps - 1], np.float32)
 
     def tick(self, t: int) -> Any:
         skill = self.part.current
         if self.part.searching:
-            self.part.observe(np.array([np.sin(t) - ((skill - 0.7) ** 2).sum()], np.float32))
+            self.obs.append(skill[:2] + np.cos([t, 2 * t]))
+            self.reward.append(float(np.sin(t) - ((skill - 0.7) ** 2).sum()))
+            self.part.observe(np.array(self.reward[-1:], np.float32))
         return skill.tolist(), self.part.table()
 
     def state(self) -> Any:
-        return json.loads(json.dumps(self.part.state()))
+        return json.loads(json.dumps(self.part.state())), list(self.obs), list(self.reward)
 
     def restore(self, state: Any) -> None:
-        self.part.restore(state)
+        self.obs, self.reward = state[1:]  # the replay's
+        self.part.restore(state[0])
 
 
 class Remembered:
@@ -137,9 +151,12 @@ class Learned:
 BOX, ONEHOT, SPHERE = SkillSpace("box", 4, every=5), SkillSpace("onehot", 4, every=5), SkillSpace("sphere", 4)
 PARTS: dict[str, tuple[Callable[[], Any], int]] = {
     **{f"skills on a {space.kind}": (partial(DrawnSkills, space), TICKS) for space in (BOX, ONEHOT, SPHERE)},
-    **{f"search {name}": (partial(Searched, BOX, name), TICKS) for name in ("grid", "random", "cem", "cma", "fixed")},
-    "search each": (partial(Searched, ONEHOT, "each"), TICKS),
-    "search regress": (partial(Searched, SPHERE, "regress"), TICKS),
+    **{
+        f"search {name} on a {space.kind}": (partial(Searched, space, name), TICKS)
+        for name, cls in searches().items()
+        for space in (BOX, ONEHOT, SPHERE)
+        if space.kind in cls.fits
+    },
     "replay": (Remembered, TICKS),
     **{f"agent cic {name}": (partial(Learned, "cic", name), 6) for name in learners()},
 }
@@ -193,6 +210,7 @@ class AskedPhase(Part):
 def outcome(path: Path) -> dict[str, Any]:
     """What must be the same: every line, the results, and all that the last checkpoint holds but the clock's length."""
     files = [path / name for name in ("metrics.jsonl", "result.json", "trials.json") if (path / name).exists()]
+    files += (path / "library").glob("*.safetensors")
     last = sorted((path / "checkpoints").iterdir())[-1]
     found: dict[str, Any] = {str(file.relative_to(path)): file.read_bytes() for file in files}
     found |= {file.name: file.read_bytes() for file in last.glob("*.safetensors")}
@@ -226,6 +244,7 @@ def fake_setting(name: str, copies: int) -> tuple[str, Any, Parts]:
     shared: dict[str, Any] = {"num_envs": copies, "steps": 150 * copies, "warmup": 50 * copies, "log_every": 22}
     shared |= {"update_every": 3 * copies, "replay": 120 * copies, "checkpoint_every": 10**6}
     kind = "finetune" if name == "finetune" else "pretrain"
+    shared |= {"library": 2 * copies, "library_steps": 15} if name == "library" else {}
     own = {"search": "cma", "eval_every": 40 * copies, "trial_steps": 5 * copies}
     config = finetune_config(**own, **shared) if kind == "finetune" else pretrain_config(**shared)
     cls: Any = FakePhase if name == "fake" else PHASES[kind]
@@ -252,8 +271,26 @@ def real_setting(kind: str, copies: int) -> tuple[str, Any, Parts]:
     return kind, config, parts
 
 
+def adapting_setting(copies: int) -> tuple[str, Any, Parts]:
+    """From a pre-training with a library: the search, the pull and the check have something to remember."""
+    shared: dict[str, Any] = {"num_envs": copies, "steps": 150 * copies, "warmup": 30 * copies, "log_every": 22}
+    shared |= {"update_every": 9 * copies, "replay": 1_000 * copies, "checkpoint_every": 10**6, "eval_every": 10**6}
+    own = {"search": "library", "search_steps": 60 * copies, "trial_steps": 6 * copies}
+    config = finetune_config(**shared, **own, check_steps=40 * copies, pull=1.0, pull_updates=8, eval_episodes=1)
+    source, rng = api.make_agent(PHASES["finetune"], config), np.random.default_rng(0)
+    library = Library(rng.random((9, 4), np.float32), rng.random((9, 6, 2), np.float32))
+    inherited = Inheritance(source.state_dict(), library.arrays())
+
+    def parts() -> tuple[Any, Any, Any]:
+        env = envs.make(config.task, num_envs=copies, seed=config.seed)
+        return env, api.make_agent(PHASES["finetune"], config), PHASES["finetune"](config, inherited)
+
+    return "finetune", config, parts
+
+
 SETTINGS = {
-    **{f"{name} among fakes": partial(fake_setting, name) for name in ("fake", "pretrain", "finetune")},
+    **{f"{name} among fakes": partial(fake_setting, name) for name in ("fake", "pretrain", "library", "finetune")},
+    "a finetuning from skills": adapting_setting,
     **{f"a real {kind}": partial(real_setting, kind) for kind in ("pretrain", "finetune")},
 }
 

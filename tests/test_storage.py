@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from cic.core.errors import UserError
 from cic.runs import storage
+from cic.runs.lines import LineLog
 from cic.runs.storage import (
     Damaged,
     DiskError,
-    LineLog,
     load_weights,
     looks_like_pickle,
     read_folder,
@@ -90,37 +91,72 @@ def test_missing_json_is_the_users_error_with_the_path(tmp_path: Path) -> None:
 # ---- lines -----------------------------------------------------------------------------------------------------
 
 
-def test_lines_continue_from_a_known_length(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
+def test_lines_continue_from_a_checkpoints_copy(tmp_path: Path) -> None:
+    path, copy = tmp_path / "metrics.jsonl", tmp_path / "copy.jsonl"
     log = LineLog(path)
     log.write({"step": 1})
-    kept = log.size()
+    log.copy_to(copy)
     log.write({"step": 2})
     log.close()
-    again = LineLog(path, kept)
+    again = LineLog(path, copy)
     again.write({"step": 3})
-    assert again.size() == len(path.read_bytes())
+    again.copy_to(tmp_path / "second.jsonl")
     again.close()
-    assert path.read_text() == '{"step": 1}\n{"step": 3}\n'
+    assert path.read_text() == '{"step": 1}\n{"step": 3}\n' == (tmp_path / "second.jsonl").read_text()
+    assert copy.read_text() == '{"step": 1}\n'
 
 
-def test_the_length_is_known_before_the_first_new_line(tmp_path: Path) -> None:
-    """A checkpoint may come before a line does: its length must be that of the cut file."""
-    path = tmp_path / "metrics.jsonl"
-    path.write_bytes(b'{"step": 1}\n{"step": 2}\n{"st')
-    log = LineLog(path, 12)
-    assert log.size() == 12
+@pytest.mark.parametrize("harm", ["short", "flipped", "zeroed", "empty", "missing", "fifo"])
+def test_a_log_that_was_harmed_is_restored_with_a_warning(tmp_path: Path, harm: str) -> None:
+    """A short file used to be padded with zeros, other changes passed unnoticed."""
+    path, copy = tmp_path / "metrics.jsonl", tmp_path / "copy.jsonl"
+    copy.write_bytes(b'{"step": 1}\n{"step": 2}\n')
+    content = {"short": b'{"step": 1}\n', "flipped": b'{"step": 1}\n{"step": 3}\n', "zeroed": bytes(24), "empty": b""}
+    if harm == "fifo":
+        os.mkfifo(path)
+    elif harm != "missing":
+        path.write_bytes(content[harm])
+    with pytest.warns(UserWarning, match=r"metrics\.jsonl was lost or changed; it is restored"):
+        log = LineLog(path, copy)
+    log.write({"step": 3})
     log.close()
-    assert path.read_bytes() == b'{"step": 1}\n'
+    assert path.read_bytes() == b'{"step": 1}\n{"step": 2}\n{"step": 3}\n'
+
+
+@pytest.mark.parametrize("harm", [b"", b'{"step": 7}\n', None])
+def test_a_log_that_somebody_changes_meanwhile_is_not_taken_for_good(tmp_path: Path, harm: bytes | None) -> None:
+    log = LineLog(tmp_path / "metrics.jsonl")
+    log.write({"step": 1})
+    if harm is None:
+        (tmp_path / "metrics.jsonl").unlink()
+    else:
+        (tmp_path / "metrics.jsonl").write_bytes(harm)
+    with pytest.raises(UserError, match=r"was changed while the run was writing it.*--resume"):
+        log.copy_to(tmp_path / "copy.jsonl")
+    log.close()
 
 
 def test_a_new_log_starts_empty(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b"of a run that was killed before its first checkpoint\n")
     log = LineLog(path)
-    assert log.size() == 0
     log.close()
     assert path.read_bytes() == b""
+
+
+@pytest.mark.parametrize("link", ["symbolic", "hard"])
+def test_neither_lines_nor_json_are_written_through_a_link(tmp_path: Path, link: str) -> None:
+    """The target may be any file of the user's; a hard link may be a backup's."""
+    target = tmp_path / "precious"
+    target.write_text("mine")
+    for name in ("metrics.jsonl", ".metrics.jsonl.part", "x.json", ".x.json.part"):
+        (tmp_path / name).hardlink_to(target) if link == "hard" else (tmp_path / name).symlink_to(target)
+    log = LineLog(tmp_path / "metrics.jsonl")
+    log.write({"step": 1})
+    log.close()
+    write_json(tmp_path / "x.json", {"a": 1})
+    assert target.read_text() == "mine"
+    assert read_json(tmp_path / "x.json") == {"a": 1}
 
 
 # ---- checkpoint folders ----------------------------------------------------------------------------------------
@@ -213,6 +249,50 @@ def test_a_full_disk_is_said_and_leaves_the_checkpoint_before(
     assert read_folder(folder)[2] == STATE
 
 
+def test_every_file_has_the_mode_that_the_umask_asks_for(tmp_path: Path) -> None:
+    """Whoever shares a folder with a group must find its weights readable."""
+    before = os.umask(0o027)
+    try:
+        write_folder(tmp_path / "000000001", TENSORS, ARRAYS, STATE)
+        write_json(tmp_path / "x.json", {})
+    finally:
+        os.umask(before)
+    modes = {path.name: oct(path.stat().st_mode & 0o777) for path in tmp_path.rglob("*") if path.is_file()}
+    assert modes == dict.fromkeys(modes, "0o640")
+    assert len(modes) == 5
+
+
+@pytest.mark.parametrize("name", ["manifest.json", *FILES])
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES])
+def test_what_cannot_be_read_is_not_taken_for_damage(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, number: int
+) -> None:
+    original = os.open
+
+    def fail(path: Any, *args: Any, **kwargs: Any) -> int:
+        if Path(path).name == name:
+            raise OSError(number, os.strerror(number), str(path))
+        return original(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "open", fail)
+    with pytest.raises(UserError, match=rf"{name} cannot be read.*Nothing was changed"):
+        read_folder(folder)
+
+
+def test_a_file_larger_than_the_run_can_need_is_refused_unread(folder: Path) -> None:
+    os.truncate(folder / "agent.safetensors", 10**12)  # a sparse file: reading it would take an hour
+    with pytest.raises(UserError, match=r"agent\.safetensors cannot be read: larger than"):
+        read_folder(folder, {"agent": 10_000, "replay": 10_000})
+
+
+@pytest.mark.parametrize("name", ["../precious", "/etc/hostname", "a/b", "..", ""])
+def test_a_manifest_that_names_files_elsewhere_is_refused(folder: Path, name: str) -> None:
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(manifest | {name: "0"}))
+    with pytest.raises(UserError, match="names files elsewhere"):
+        read_folder(folder)
+
+
 # ---- never a pickle --------------------------------------------------------------------------------------------
 
 
@@ -252,7 +332,7 @@ def test_a_pickle_is_refused_and_never_loaded(tmp_path: Path, folder: Path, kind
     with pytest.raises((UserError, Damaged), match="safetensors"):
         read_folder(folder)
     manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["agent.safetensors"] = storage._checksum(target)
+    manifest["agent.safetensors"] = storage.checksum(target)
     (folder / "manifest.json").write_text(json.dumps(manifest))  # even if its checksum is right
     with pytest.raises(UserError, match="safetensors"):
         read_folder(folder)
@@ -272,7 +352,7 @@ def test_arrays_that_are_a_pickle_are_refused_even_with_a_right_checksum(tmp_pat
     sprung, target = tmp_path / "sprung", folder / "replay.safetensors"
     target.write_bytes(pickle.dumps(Trap(sprung)))
     manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["replay.safetensors"] = storage._checksum(target)
+    manifest["replay.safetensors"] = storage.checksum(target)
     (folder / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(UserError, match="pickle"):
         read_folder(folder)
@@ -282,6 +362,19 @@ def test_arrays_that_are_a_pickle_are_refused_even_with_a_right_checksum(tmp_pat
 def test_safetensors_are_no_pickles(folder: Path) -> None:
     assert not looks_like_pickle(folder / "agent.safetensors")
     assert not looks_like_pickle(folder / "replay.safetensors")
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_a_header_whose_length_looks_like_a_pickle_is_none(tmp_path: Path, protocol: int) -> None:
+    """640, 896, 1,152 and 1,408 begin with the bytes of a pickle."""
+    path, length = tmp_path / "agent.safetensors", 128 + 256 * protocol
+    for letters in range(length):
+        save_file({"w" * (letters + 1): torch.ones(2)}, path)
+        if int.from_bytes(path.read_bytes()[:8], "little") == length:
+            break
+    assert path.read_bytes()[:2] == bytes([0x80, protocol])
+    assert not looks_like_pickle(path)
+    assert [value.tolist() for value in read_tensors(path).values()] == [[1, 1]]
 
 
 def test_a_missing_weight_file_is_the_users_error(folder: Path) -> None:
@@ -294,7 +387,7 @@ def test_a_missing_weight_file_is_the_users_error(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "word"),
-    [("missing", "missing"), ("surplus", "unexpected"), ("shape", r"\(2, 3\), expected \(3, 2\)")],
+    [("missing", "missing"), ("surplus", "unexpected"), ("shape", r"\(2, 3\), .*expected \(3, 2\)")],
 )
 def test_weights_must_fit_exactly(change: str, word: str) -> None:
     module = torch.nn.Linear(2, 3)

@@ -3,21 +3,21 @@
 import cic
 
 skills = cic.pretrain("walker", "cic", steps=100_000)
-tuned = cic.finetune(skills.path, "walker-run")
+tuned = cic.finetune(skills.path, "run")
 agent = cic.load(tuned.path)
-action = agent.act(obs, skill)
+action = agent.act(obs)
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from cic import envs  # light: no numpy, no Gymnasium, no MuJoCo
-from cic.envs import register_env
-
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
+    from cic import envs
     from cic.api import evaluate, finetune, load, pretrain, resume
+    from cic.envs import register_env
+    from cic.export import export_policy
     from cic.learning.objectives import Objective, SkillSpace, register
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "SkillSpace",
     "envs",
     "evaluate",
+    "export_policy",
     "finetune",
     "load",
     "pretrain",
@@ -34,10 +35,18 @@ __all__ = [
 ]
 
 _HOMES = dict.fromkeys(("Objective", "SkillSpace", "register"), "cic.learning.objectives")
+_HOMES |= {"export_policy": "cic.export", "register_env": "cic.envs"}
 
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for, when it is asked for: `import cic` stays light."""
     if name not in __all__:
         raise AttributeError(f"module 'cic' has no attribute '{name}'")
+    if name == "envs":
+        return import_module("cic.envs")
     return getattr(import_module(_HOMES.get(name, "cic.api")), name)
+
+
+def __dir__() -> list[str]:
+    """The public API and nothing else."""
+    return [*__all__, "__version__"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
-from collections.abc import Sequence
+import sys
+import warnings
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.util import find_spec
@@ -17,17 +18,22 @@ import torch
 from cic import __version__, envs
 from cic.core.config import to_dict
 from cic.core.errors import UserError
-from cic.core.types import Array, Spaces
+from cic.core.imports import imported
+from cic.core.types import Array
 from cic.envs.base import VectorEnv
-from cic.learning.agent import Agent, build_agent
+from cic.learning.agent import Agent
+from cic.learning.contract import check_contract
 from cic.learning.objectives import NoOptions, get_objective
-from cic.runs.folder import Run
+from cic.runs.folder import Inheritance, Run
 from cic.runs.provenance import provenance
-from cic.runs.storage import Tensors, load_weights, read_json
 from cic.training.evaluation import rollout
+from cic.training.inference import Reached, fresh_states, infer_skill, reach_goals, replayed_states, require_inference
+from cic.training.limits import check_device, check_memory, check_numbers
 from cic.training.loop import Loop
+from cic.training.opening import check_source, chosen_skill, load_agent, make_agent, open_env
 from cic.training.phase import Phase
 from cic.training.phases import PHASES, config_of, phase_of
+from cic.training.restoring import weights_limit
 from cic.training.settings import (
     FinetuneConfig,
     FinetuneSettings,
@@ -53,7 +59,7 @@ def pretrain(
     *,
     scale: str = "laptop",
     preset: str | None = None,
-    learner: str = "ddpg",
+    learner: str | None = None,
     out: Path | str | None = None,
     quiet: bool = False,
     **settings: Any,
@@ -66,6 +72,11 @@ def pretrain(
     name, task = envs.split_name(config.domain)
     if task is not None:
         raise UserError(f'pre-training is reward-free: give the domain "{name}", not the task "{config.domain}"')
+    if config.objective == "ddpg":
+        raise UserError(
+            "ddpg has no reward of its own to pre-train with: learn a task by "
+            f"`cic finetune --scratch --task {name}-…`, or choose another objective"
+        )
     _check(config)
     path = _new_folder(out, f"pretrain-{config.objective}-{config.domain}-s{config.seed}")
     return _start(path, "pretrain", config, None, quiet)
@@ -84,11 +95,13 @@ def finetune(
 ) -> Finished:
     """Adapt a run's skills to a task; with `run=None`, learn the task from scratch with the same budget.
 
-    Without `scale`, that of the pre-training and its learner's settings.
+    Without `scale`, that of the pre-training and its learner's settings. In the run's domain, "run" is short for
+    "walker-run". A pre-training that is not finished must be asked for by a step of its weights (`at`).
     """
     given = (
         task if isinstance(task, FinetuneSettings) else override(starting_point(run, task, scale, learner), settings)
     )
+    given = dataclasses.replace(given, task=whole_task(run, given.task))
     domain, name = envs.split_name(given.task)
     if name is None and domain in envs.domains():
         tasks = ", ".join(f"{domain}-{known}" for known in envs.domains()[domain].tasks)
@@ -97,7 +110,8 @@ def finetune(
     source = _source(run, at, domain, given) if run is not None else None
     config = _finetune_config(given, source, str(run))
     path = _new_folder(out, f"finetune-{config.objective}-{config.task}-s{config.seed}")
-    return _start(path, "finetune", config, source.weights if source else None, quiet)
+    origin = f"starts from {run} at step {source.step:,}" if source else ""
+    return _start(path, "finetune", config, source.inheritance if source else None, quiet, origin)
 
 
 def starting_point(
@@ -106,11 +120,25 @@ def starting_point(
     """A finetuning's settings before the user's own: those of the scale, or of the pre-training that it continues."""
     if run is None:
         return finetune_defaults(task, scale or "laptop", learner or "ddpg")
-    before = config_of(Run(run))
+    return continuing(config_of(Run(run)), task, scale, learner)
+
+
+def continuing(
+    before: LoopConfig[Any], task: str, scale: str | None = None, learner: str | None = None
+) -> FinetuneSettings[Any]:
+    """The settings of a finetuning that continues a pre-training with the config `before`."""
     start = finetune_defaults(task, scale or before.scale, learner or before.learner)
     if scale is None and start.learner == before.learner:
         return dataclasses.replace(start, learning=before.learning)
     return start
+
+
+def whole_task(run: Path | str | None, task: str) -> str:
+    """A task's own name ("run") is understood in the domain of the pre-training."""
+    if run is None:
+        return task
+    known = envs.domains().get(str(Run(run).config.get("domain")))
+    return f"{known.name}-{task}" if known is not None and task in known.tasks else task
 
 
 @dataclass(frozen=True)
@@ -118,7 +146,7 @@ class _Source:
     """A pre-training, as a finetuning needs it."""
 
     agent: Agent
-    weights: Tensors
+    inheritance: Inheritance
     config: PretrainConfig[Any, Any]
     step: int
 
@@ -139,20 +167,32 @@ def _source(path: Path | str, at: int | None, domain: str, given: FinetuneSettin
             f"{path} has networks of width {config.learning.hidden}, the finetuning asks for {given.learning.hidden}: "
             f"add --hidden {config.learning.hidden} or --scale {config.scale}"
         )
-    agent, step = _load_agent(run, config, at)
-    return _Source(agent, agent.state_dict(), config, step)
+    agent, step = _final_agent(run, config) if at is None else load_agent(run, config, at)
+    library = run.library() if at is None else {}  # it belongs to the weights at the end
+    return _Source(agent, Inheritance(agent.state_dict(), library), config, step)
 
 
-def _whole_skill(given: Sequence[float], agent: Agent) -> tuple[float, ...]:
-    """The skill as it was given; one number stands for all dimensions."""
-    dim = agent.objective.skills.dim
-    if dim == 0:
-        raise UserError("this agent has no skills: drop --skill")
-    if len(given) not in (1, dim):
-        raise UserError(f"--skill has {len(given)} numbers, but this agent's skills have dimension {dim}")
-    if not np.isfinite(given).all():
-        raise UserError(f"--skill must be finite numbers, not {' '.join(map(str, given))}")
-    return tuple(given) if len(given) == dim else tuple(given) * dim
+def _final_agent(run: Run, config: Any) -> tuple[Agent, int]:
+    step = _final_step(run)
+    try:
+        return load_agent(run, config, step)
+    except UserError as error:
+        held = ", ".join(map(str, run.steps_held()))
+        raise UserError(f"{error}: choose other weights with --at (there are: {held})") from None
+
+
+def _final_step(run: Run) -> int:
+    """Where a finished run ended; one that is not finished has weights that somebody must choose."""
+    result = run.result()
+    if result is not None:
+        step = result.get("step")
+        return step if isinstance(step, int) else run.steps_held()[-1]
+    reached = run.reached()
+    held = ", ".join(map(str, run.steps_held())) or "none yet"
+    raise UserError(
+        f"{run.path} is not finished (step {reached:,} of {run.config['steps']:,}): continue it with "
+        f"`cic {run.kind} --resume {run.path}`, or choose weights with --at (there are: {held})"
+    )
 
 
 def _finetune_config(given: FinetuneSettings[Any], source: _Source | None, path: str) -> FinetuneConfig[Any, Any]:
@@ -163,7 +203,7 @@ def _finetune_config(given: FinetuneSettings[Any], source: _Source | None, path:
         origin: dict[str, Any] = {"objective": "ddpg", "pretrained": None, "pretrain_steps": 0, "pretrain_seed": None}
         return FinetuneConfig(**shared, **origin, options=NoOptions())
     if given.skill is not None:
-        shared["skill"] = _whole_skill(given.skill, source.agent)
+        shared["skill"] = tuple(source.agent.objective.skills.check(given.skill).tolist())
     return FinetuneConfig(
         **shared,
         objective=source.config.objective,
@@ -174,26 +214,72 @@ def _finetune_config(given: FinetuneSettings[Any], source: _Source | None, path:
     )
 
 
-def resume(run: Path | str, *, quiet: bool = False) -> Finished:
-    """Continue a stopped run to its end, as if it had never stopped."""
+def resume(
+    run: Path | str,
+    *,
+    steps: int | None = None,
+    quiet: bool = False,
+    device: str | None = None,
+    trust: bool = False,
+) -> Finished:
+    """Continue a stopped run to its end, as if it had never stopped.
+
+    With `steps`, to another end, also if it is finished: as if it had been meant to be that long from the start. A
+    finished run goes back to its last checkpoint before the end, where it had not yet made up its final numbers.
+    On another `device` than the run's it goes on, but not to the bit. `trust` as in `evaluate`.
+    """
     opened = Run(run)
-    if opened.finished:
-        raise UserError(f"{run} is finished already")
+    if steps is not None:
+        opened.extend(steps)
+    elif (result := opened.result()) is not None:
+        return _already_finished(opened, result)
     config = config_of(opened)
-    agent, env, phase = _parts(phase_of(opened), config)
-    if getattr(config, "pretrained", None) is not None:
-        agent.inherit(opened.inherited(), config.critic)
-    return Finished(opened.path, Loop(opened, config, env, agent, phase, quiet).train())
+    if device is not None:
+        config = dataclasses.replace(config, device=device)
+    try:
+        check_device(config.device)
+    except UserError as error:
+        raise UserError(f"{error}. Continue elsewhere, or here with --device cpu") from None
+    check_source(opened, config, trust)
+    phase = phase_of(opened)
+    agent, env = _parts(phase, config)
+    inherited = _inherited(opened, config, agent)
+    return Finished(opened.path, _loop(opened, config, env, agent, phase(config, inherited), quiet).train())
+
+
+def _inherited(run: Run, config: Any, agent: Agent) -> Inheritance | None:
+    """What a finetuning started from. Where its checkpoints have all that is still needed of it, it may be damaged."""
+    try:
+        return run.inherited(weights_limit(agent))
+    except UserError:
+        if run.checkpoints() and not config.check_steps and not config.pull:
+            return None
+        raise
+
+
+def _already_finished(run: Run, result: dict[str, Any]) -> Finished:
+    """Nothing is left to do but the status of a run that was killed between its result and its last status."""
+    if run.says_finished:
+        raise UserError(f"{run.path} is finished already: give it more --steps to go on")
+    run.lock()
+    try:
+        step = result.get("step")
+        run.write_status("finished", step if isinstance(step, int) else 0)
+    finally:
+        run.unlock()
+    return Finished(run.path, result)
 
 
 def load(run: Path | str, *, at: int | None = None) -> Agent:
     """The agent of a run, ready to `act(obs, skill)`; `at` picks a milestone's step.
 
-    A finetuned agent acts by the skill that it chose unless it is given another.
+    A finetuned agent acts by the skill that it chose unless it is given another. No environment is made.
     """
     opened = Run(run)
-    agent, _ = _load_agent(opened, config_of(opened), at)
-    agent.skill = chosen_skill(opened)
+    agent, step = load_agent(opened, config_of(opened), at)
+    if at is None and not opened.finished:
+        warnings.warn(f"{run} is not finished: these are its weights of step {step:,}", stacklevel=2)
+    agent.skill = chosen_skill(opened, agent.objective.skills.dim)
     return agent
 
 
@@ -206,19 +292,25 @@ class Evaluation:
 
 
 def evaluate(
-    run: Path | str, *, episodes: int = 10, skill: Array | None = None, seed: int = 0, at: int | None = None
+    run: Path | str,
+    *,
+    episodes: int = 10,
+    skill: Array | None = None,
+    seed: int = 0,
+    at: int | None = None,
+    trust: bool = False,
 ) -> Evaluation:
     """A finetuned run on its task under its skill; a pre-trained one on every task of its domain.
 
-    Without `skill`, each episode of a pre-trained agent follows a skill of its own, drawn at random (zero-shot).
+    Without `skill`, each episode of a pre-trained agent follows a skill of its own, drawn at random (zero-shot). The
+    run's environment is made only if that executes nothing of whoever made the run, or with `trust`.
     """
     opened = Run(run)
-    config = config_of(opened)
     agent = load(run, at=at)
     if skill is not None:
-        skill = np.array(_whole_skill(np.ravel(skill).tolist(), agent), np.float32)
+        skill = agent.objective.skills.check(np.ravel(skill).tolist())
     used = agent.skill if skill is None else skill
-    env = envs.make(phase_of(opened).environment(config), num_envs=episodes, seed=seed)
+    env = open_env(opened, num_envs=episodes, seed=seed, trust=trust)
     try:
         drawn = agent.objective.skills.sample(episodes, np.random.default_rng(seed)) if used is None else used
         measured = rollout(agent, env, drawn, seed=seed).returns
@@ -230,67 +322,89 @@ def evaluate(
     return Evaluation(None if used is None else used.tolist(), {task: r.tolist() for task, r in measured.items()})
 
 
-def chosen_skill(run: Run) -> Array | None:
-    """The skill that a finetuning settled on; None if there is none yet, or none to choose."""
-    for name in ("result.json", "trials.json"):
-        if (run.path / name).exists() and (skill := read_json(run.path / name).get("skill")) is not None:
-            return np.array(skill, np.float32)
-    given = run.config.get("skill")
-    return None if given is None else np.array(given, np.float32)
+def infer(run: Path | str, states: int, *, episodes: int = 10, seed: int = 0, at: int | None = None) -> Evaluation:
+    """A pre-trained run on every task of its domain, under the skill that `states` labelled states name: zero-shot.
 
-
-# ---- making and opening ----------------------------------------------------------------------------------------
-
-
-def _start(path: Path, kind: str, config: Any, inherited: Tensors | None, quiet: bool) -> Finished:
-    """A new run. Its parts are made first, so that a mistake in the settings leaves no folder behind."""
-    agent, env, phase = _parts(PHASES[kind], config)
-    if inherited is not None:
-        agent.inherit(inherited, config.critic)
-    run = Run.plan(path, kind, to_dict(config))
-    loop = Loop(run, config, env, agent, phase, quiet)
-    title = get_objective(config.objective).title
-    run.create({"version": __version__, "title": title, **provenance(config.device)}, inherited)
-    return Finished(path, loop.train())
-
-
-def _parts(phase: type[Phase], config: Any) -> tuple[Agent, VectorEnv, Phase]:
-    """What a loop is made of."""
-    agent = make_agent(phase, config)
-    env = envs.make(phase.environment(config), num_envs=config.num_envs, seed=config.seed)
-    return agent, env, phase(config)
-
-
-def make_agent(phase: type[Phase], config: Any) -> Agent:
-    """The agent that a run's settings describe, with fresh weights."""
-    return build_agent(
-        _spaces(phase.environment(config)),
-        config.objective,
-        config.options,
-        config.learner,
-        config.learning,
-        seed=config.seed,
-        device=config.device,
-    )
-
-
-def _spaces(name: str) -> Spaces:
-    domain, _ = envs.split_name(name)
-    known = envs.domains().get(domain)
-    if known is not None:
-        return Spaces(known.obs, known.action)
-    env = envs.make(name)
+    They are drawn from its replay, or fresh where that is gone.
+    """
+    opened = Run(run)
+    agent, env = _pretrained(opened, at, episodes, seed)
     try:
-        return env.spaces
+        require_inference(agent, states, get_objective(config_of(opened).objective).title)
+        loaded = opened.load_checkpoint()
+        labelled = replayed_states(agent, loaded[1]["replay"], env.tasks, states, seed) if loaded else None
+        if labelled is None:
+            labelled = fresh_states(agent, env, states, seed)
+        returns = {}
+        for task in env.tasks:
+            skill = infer_skill(agent, labelled, task)
+            returns[task] = rollout(agent, env, skill, seed=seed).returns[task].tolist()
+    finally:
+        env.close()
+    return Evaluation(None, returns)
+
+
+def reach(run: Path | str, goals: int, *, seed: int = 0, at: int | None = None) -> Reached:
+    """A pre-trained run steered to `goals` random places of its domain's plane, an episode each."""
+    if goals < 1:
+        raise UserError(f"--goals needs at least 1 goal, not {goals}")
+    agent, env = _pretrained(Run(run), at, goals, seed)
+    try:
+        return reach_goals(agent, env, seed)
     finally:
         env.close()
 
 
-def _load_agent(run: Run, config: Any, at: int | None) -> tuple[Agent, int]:
-    agent = make_agent(phase_of(run), config)
-    weights, step = run.weights(at)
-    load_weights(agent, weights, run.path)
-    return agent, step
+def _pretrained(run: Run, at: int | None, num_envs: int, seed: int) -> tuple[Agent, VectorEnv]:
+    """Its agent and as many copies of its domain."""
+    config = config_of(run)
+    if not phase_of(run).intrinsic:
+        raise UserError(f"{run.path} is a finetuning run: give the folder of a pre-training")
+    agent, _ = load_agent(run, config, at)
+    return agent, open_env(run, num_envs=num_envs, seed=seed)
+
+
+# ---- making ----------------------------------------------------------------------------------------------------
+
+
+def _start(
+    path: Path, kind: str, config: Any, inherited: Inheritance | None, quiet: bool, origin: str = ""
+) -> Finished:
+    """A new run. Its parts are made first, so that a mistake in the settings leaves no folder behind."""
+    phase = PHASES[kind](config, inherited)
+    agent, env = _parts(type(phase), config)
+    run = Run.plan(path, kind, to_dict(config), agent.spaces)
+    loop = _loop(run, config, env, agent, phase, quiet)
+    title = get_objective(config.objective).title
+    about = {"version": __version__, "title": title, "imports": imported(), **provenance(config.device)}
+    run.create(about, inherited)
+    if origin and not quiet:
+        print(f"{phase.title}  {origin}", file=sys.stderr)
+    return Finished(path, loop.train())
+
+
+def _parts(phase: type[Phase], config: Any) -> tuple[Agent, VectorEnv]:
+    """What a loop is made of, if there is room for it."""
+    check_numbers(config)
+    torch.set_num_threads(config.threads)  # before the first weights: threads decide the last bits of their QR
+    env = envs.make(phase.environment(config), num_envs=config.num_envs, seed=config.seed, timeout=config.env_timeout)
+    try:
+        check_memory(config, env.spaces, len(env.tasks))
+        agent = make_agent(phase, config, env.spaces)
+        if phase.intrinsic:
+            check_contract(agent.objective, config.objective)
+        return agent, env
+    except BaseException:
+        env.close()
+        raise
+
+
+def _loop(run: Run, config: Any, env: VectorEnv, agent: Agent, phase: Phase, quiet: bool) -> Loop:
+    try:
+        return Loop(run, config, env, agent, phase, quiet)
+    except MemoryError:  # a replay that the run would never fill is still asked for
+        env.close()
+        raise UserError(f"a replay of {config.replay:,} steps does not fit into memory: lower --replay") from None
 
 
 def _new_folder(out: Path | str | None, name: str) -> Path:
@@ -302,9 +416,11 @@ def _new_folder(out: Path | str | None, name: str) -> Path:
 
 def _check(config: LoopConfig[Any]) -> None:
     """What this machine cannot do, before anything is made."""
-    try:
-        torch.empty(0, device=config.device)
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f'the device "{config.device}" cannot be used here: {str(error).splitlines()[0]}') from None
+    check_device(config.device)
+    if config.steps <= config.warmup:
+        warnings.warn(
+            f"nothing will be learned: {config.steps:,} steps are no more than the warm-up of {config.warmup:,}",
+            stacklevel=3,
+        )
     if config.wandb and find_spec("wandb") is None:
         raise UserError("logging to Weights & Biases needs its package: pip install 'cic[wandb]'")

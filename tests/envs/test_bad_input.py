@@ -25,7 +25,7 @@ from cic.core.errors import UserError
         ("gymnasium:Hopper-v5?frame_skip", '"?key=value&key=value", each key once; "frame_skip" is not'),
         ("gymnasium:Hopper-v5?no_such_thing=1", "failed with TypeError: "),
         ("cic/walker-fly-v0", 'unknown task of walker "fly"'),
-        ("zzz", "the domains are walker, quadruped, jaco, point_mass, hopper, gridworld"),
+        ("zzz", "the domains are walker, quadruped, jaco, point_mass, hopper, gridworld, ant, half_cheetah"),
         ("gymnasium:Hoper-v5", 'making "gymnasium:Hoper-v5" failed with NameNotFound'),
     ],
 )

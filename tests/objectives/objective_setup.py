@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from helpers import needed_extras
 from torch import Tensor
 
 from cic.core.types import Batch, Spaces
@@ -37,6 +38,7 @@ def make_batch(skills: SkillSpace, obs: int = 24, size: int = 32, seed: int = 0)
         discount=torch.full((size, 1), 0.97),
         next_obs=here + 0.3 * normal(size, obs),
         skill=torch.from_numpy(skills.sample(size, rng)),
+        extras=needed_extras(here, seed),
     )
 
 

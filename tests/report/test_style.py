@@ -46,9 +46,9 @@ def test_every_colour_stands_out_from_white(colour: str) -> None:
     assert 1.05 / (luminance + 0.05) > 2
 
 
-def test_every_method_has_its_own_marker_and_colour() -> None:
-    found = styles([(title, method) for method, title in TITLES.items()])
-    assert len({style.marker for style in found.values()}) == len(TITLES)
+def test_every_method_of_the_paper_has_its_own_marker_and_colour() -> None:
+    found = styles([(TITLES[method], method) for method in COLOURS])
+    assert len({style.marker for style in found.values()}) == len(COLOURS)
     assert {label: style.colour for label, style in found.items()} == {TITLES[m]: c for m, c in COLOURS.items()}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import types
+from functools import lru_cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from cic.core.errors import UserError, unknown
@@ -19,7 +20,7 @@ def from_dict(cls: type[T], data: Any, where: str = "config", open_types: dict[s
     """Build `cls` from what `to_dict` gave. `open_types` are those of fields whose type the class leaves open."""
     if not isinstance(data, dict):
         raise UserError(f"{where} must be an object, not {type(data).__name__}")
-    hints = get_type_hints(cls) | (open_types or {})
+    hints = _hints(cls) | (open_types or {})  # type: ignore[arg-type]
     fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     for name in data:
         if name not in fields:
@@ -36,8 +37,13 @@ def from_dict(cls: type[T], data: Any, where: str = "config", open_types: dict[s
 
 def checked(cls: type, values: dict[str, Any]) -> dict[str, Any]:
     """Values for some fields of `cls`, as strictly as `from_dict` takes them."""
-    hints = get_type_hints(cls)
+    hints = _hints(cls)
     return {name: _value(hints[name], value, name) for name, value in values.items()}
+
+
+@lru_cache(maxsize=256)
+def _hints(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)
 
 
 def _value(hint: Any, value: Any, where: str) -> Any:
@@ -57,7 +63,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         if not isinstance(value, list | tuple):
             raise UserError(f"{where} must be a list, not {value!r}")
         return tuple(_value(arguments[0], item, where) for item in value)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+    if hint is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 1023:
         return float(value)
     if isinstance(hint, type) and (not isinstance(value, hint) or (hint is int and isinstance(value, bool))):
         raise UserError(f"{where} must be {hint.__name__}, not {value!r}")

@@ -5,9 +5,17 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+_LETTERS = 2_000
+
 
 class UserError(ValueError):
-    """A mistake that the user can mend: the command line prints it without a traceback and exits with 2."""
+    """A mistake that the user can mend: the command line prints it without a traceback and exits with 2.
+
+    What it quotes may come from a stranger's file: no control character of it reaches a terminal.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__("".join(c if c.isprintable() or c == "\n" else "�" for c in message[:_LETTERS]))
 
 
 class Interrupted(Exception):

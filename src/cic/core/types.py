@@ -47,6 +47,10 @@ class Batch(NamedTuple):
         return Batch(**plain, extras={name: tensor.to(device) for name, tensor in self.extras.items()})
 
 
+OBSERVED = ("first_obs", "path", "goal", "random_goal")
+"""The extras that are observations: an encoder sees them as it sees `obs`."""
+
+
 @dataclass(frozen=True)
 class Needs:
     """What an objective wants of the replay beyond a plain batch."""

@@ -7,7 +7,7 @@ built-in environments with Gymnasium.
 from __future__ import annotations
 
 from cic.envs.catalogue import DOMAINS, DomainInfo
-from cic.envs.registry import make, register_env, split_name
+from cic.envs.registry import make, register_env, split_name, would_run
 
 
 def domains() -> dict[str, DomainInfo]:
@@ -20,4 +20,4 @@ def domain_of(name: str) -> str:
     return split_name(name)[0]
 
 
-__all__ = ["DomainInfo", "domain_of", "domains", "make", "register_env", "split_name"]
+__all__ = ["DomainInfo", "domain_of", "domains", "make", "register_env", "split_name", "would_run"]

@@ -21,6 +21,7 @@ from cic.envs.catalogue import CoverageAxes
 
 Bools = npt.NDArray[np.bool_]
 State = dict[str, npt.NDArray[Any]]
+MOST_COPIES = 10_000
 
 
 class StepArrays(NamedTuple):
@@ -110,6 +111,10 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
     def restore(self, state: State) -> None:
         """Continue from what `state` returned, here or in another process."""
 
+    def physics(self) -> npt.NDArray[np.float64]:
+        """(N, state): what the simulator itself keeps of each copy (positions, velocities); none by default."""
+        return np.zeros((self.num_envs, 0))
+
     @abstractmethod
     def render(self, index: int = 0, width: int = 320, height: int = 240) -> npt.NDArray[np.uint8]:  # type: ignore[override]
         """A picture of one copy, (height, width, 3)."""
@@ -176,8 +181,8 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
 
 
 def _check_num_envs(num_envs: Any) -> None:
-    if not _is_whole(num_envs) or num_envs < 1:
-        raise UserError(f"num_envs must be a whole number of at least 1, got {num_envs!r}")
+    if not _is_whole(num_envs) or not 1 <= num_envs <= MOST_COPIES:
+        raise UserError(f"num_envs must be a whole number of at least 1 and at most {MOST_COPIES:,}, got {num_envs!r}")
 
 
 def _is_whole(number: Any) -> bool:

@@ -27,6 +27,10 @@ class DomainInfo(NamedTuple):
     about: str
     module: str
     """Where `create(name, task, num_envs, seed, threads)` is."""
+    plane: tuple[int, ...] = ()
+    """Entries of the observation that say where the body is, if any do."""
+    cell: float | None = None
+    """Side of the cells of that plane in which papers count what skills cover, where they do."""
 
     @property
     def experts(self) -> dict[str, float | None]:
@@ -76,6 +80,7 @@ DOMAINS = {
             ((0, -0.29, 0.29), (1, -0.29, 0.29)),
             "a ball pushed about a square",
             "cic.envs.suite.point_mass",
+            plane=(0, 1),
         ),
         DomainInfo(
             "hopper",
@@ -96,6 +101,31 @@ DOMAINS = {
             ((0, -1.0, 1.0), (1, -1.0, 1.0)),
             "10×10 cells, four moves",
             "cic.envs.gridworld",
+            plane=(0, 1),
+        ),
+        DomainInfo(
+            "ant",
+            ("forward", "backward", "left", "right"),
+            29,
+            8,
+            200,
+            ((0, -20.0, 20.0), (1, -20.0, 20.0)),
+            "Gymnasium's ant, its position observed (METRA, CSF)",
+            "cic.envs.suite.ant",
+            plane=(0, 1),
+            cell=1.0,
+        ),
+        DomainInfo(
+            "half_cheetah",
+            ("forward", "backward"),
+            18,
+            6,
+            200,
+            ((0, -40.0, 40.0), (2, -3.2, 3.2)),
+            "Gymnasium's half cheetah, its position observed (METRA, CSF)",
+            "cic.envs.suite.half_cheetah",
+            plane=(0,),
+            cell=1.0,
         ),
     )
 }

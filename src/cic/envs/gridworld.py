@@ -59,6 +59,10 @@ class Gridworld(VectorEnv):
     def _begin(self, index: int) -> None:
         self._cells[index] = SIZE // 2 - self._random[index].randint(0, 2, size=2)
 
+    def physics(self) -> npt.NDArray[np.float64]:
+        """The cells."""
+        return self._cells.astype(np.float64)
+
     def state(self) -> State:
         return {
             "cells": self._cells.copy(),

@@ -20,12 +20,17 @@ from cic.core.errors import UserError
 from cic.core.types import Array
 from cic.envs import foreign_state
 from cic.envs.base import State, StepArrays, VectorEnv
+from cic.envs.patience import Patience
+
+LARGEST = 1e9
+"""Of observations and rewards: squared twice, as losses and Adam do, it is still a float32."""
+_TOO_LARGE = f"larger than {LARGEST:g}, beyond which float32 cannot learn: rescale it in the environment"
 
 
 class GymEnv(VectorEnv):
     """Copies of the user's environment. Its reward has no name here: `tasks` is empty and `task` None."""
 
-    def __init__(self, name: str, factory: Callable[[], Any], num_envs: int, seed: int) -> None:
+    def __init__(self, name: str, factory: Callable[[], Any], num_envs: int, seed: int, timeout: float = 0.0) -> None:
         first = _build(name, factory)
         leaves = _leaves(name, first.observation_space)
         actions = _action_box(name, first.action_space)
@@ -44,6 +49,7 @@ class GymEnv(VectorEnv):
         self._pending: list[int | None] = list(self._seeds(seed))  # the seeds of the next resets
         self._obs = np.zeros((self.num_envs, self.single_observation_space.shape[0]), np.float32)  # type: ignore[index]
         self._renderer: Any = None
+        self._patience = Patience(timeout)
 
     def step(self, actions: Array) -> StepArrays:
         actions = self._check_actions(actions)
@@ -51,12 +57,15 @@ class GymEnv(VectorEnv):
         terminated, truncated = np.zeros((2, self.num_envs), np.bool_)
         for i, (env, action) in enumerate(zip(self._envs, actions, strict=True)):
             self._steps[i] += 1
-            with _blaming(f"{self._where(i)}: its step()"):
+            with self._blaming(i, "step"):
                 result = env.step(self._stretch(action))
             obs, reward[i], terminated[i], truncated[i] = self._checked(i, result)
             self._obs[i] = self._flatten(i, obs)
         if not np.isfinite(reward).all():
             raise UserError(f"{self.name}: the reward of copy {int(np.argmin(np.isfinite(reward)))} is not finite")
+        if np.abs(reward).max() > LARGEST:
+            copy = int(np.argmax(np.abs(reward)))
+            raise UserError(f"{self._where(copy)}: the reward is {reward[copy]:g}, {_TOO_LARGE}")
         self._over = terminated | truncated
         return StepArrays(self._obs.copy(), reward, terminated, truncated, {})
 
@@ -87,7 +96,22 @@ class GymEnv(VectorEnv):
         row = np.concatenate(flat)
         if not np.isfinite(row).all():
             raise UserError(f"{self.name}: the observation of copy {index} is not finite at step {self._steps[index]}")
+        if np.abs(row).max() > LARGEST:
+            entry = int(np.argmax(np.abs(row)))
+            raise UserError(f"{self._where(index)}: entry {entry} of the observation is {row[entry]:g}, {_TOO_LARGE}")
         return row
+
+    @contextmanager
+    def _blaming(self, index: int, method: str) -> Iterator[None]:
+        """Whatever the environment raises becomes one sentence that names it; the cause stays attached."""
+        what = f"{self._where(index)}: its {method}()"
+        try:
+            with self._patience.for_(what):
+                yield
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(f"{what} failed with {_said(error)}") from error
 
     def _reseed(self, index: int, seed: int) -> None:
         self._pending[index] = seed
@@ -95,7 +119,7 @@ class GymEnv(VectorEnv):
     def _begin(self, index: int) -> None:
         seed, self._pending[index] = self._pending[index], None
         self._steps[index] = 0
-        with _blaming(f"{self._where(index)}: its reset()"):
+        with self._blaming(index, "reset"):
             result = self._envs[index].reset(seed=seed)
         if not isinstance(result, tuple) or len(result) != 2:
             raise UserError(f"{self._where(index)}: reset() must return (obs, info), not {_kind(result)}")
@@ -103,6 +127,12 @@ class GymEnv(VectorEnv):
 
     def _observe(self) -> Array:
         return self._obs.copy()
+
+    def physics(self) -> npt.NDArray[np.float64]:
+        """Of MuJoCo environments; nobody else's is known."""
+        found = [foreign_state.mujoco_physics(env) for env in self._envs]
+        rows = [np.concatenate([f[1].qpos, f[1].qvel, f[1].act]) for f in found if f is not None]
+        return np.array(rows) if len(rows) == self.num_envs else super().physics()
 
     def state(self) -> State:
         state: State = {
@@ -143,6 +173,7 @@ class GymEnv(VectorEnv):
         return np.asarray(picture, np.uint8)
 
     def close_extras(self, **kwargs: Any) -> None:
+        self._patience.close()
         for env in self._envs:
             env.close()
 
@@ -159,15 +190,6 @@ def _build(name: str, factory: Callable[[], Any]) -> gymnasium.Env[Any, Any]:
     if not isinstance(env, gymnasium.Env):
         raise UserError(f'the factory of "{name}" must return a gymnasium.Env or a dm_env.Environment, not {type(env)}')
     return env
-
-
-@contextmanager
-def _blaming(what: str) -> Iterator[None]:
-    """Whatever the environment raises becomes one sentence that names it; the cause stays attached."""
-    try:
-        yield
-    except Exception as error:
-        raise UserError(f"{what} failed with {_said(error)}") from error
 
 
 def _said(error: Exception) -> str:

@@ -26,6 +26,8 @@ def pack(random: np.random.RandomState) -> Ints:
 def unpack(random: np.random.RandomState, packed: Ints) -> None:
     """Put `random` where `pack` found the other one."""
     packed = np.asarray(packed, np.int64)
+    if not 0 <= packed[624] <= 624:  # numpy believes it and reads beyond the words
+        raise ValueError(f"{packed[624]} is no position of a Mersenne twister")
     gauss = float(packed[626:].view(np.float64)[0])
     random.set_state(("MT19937", packed[:624].astype(np.uint32), int(packed[624]), int(packed[625]), gauss))
 

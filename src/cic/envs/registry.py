@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cic.core.errors import UserError, unknown
+from cic.core.imports import HINT
 from cic.envs.catalogue import DOMAINS, names
 
 if TYPE_CHECKING:
@@ -19,18 +20,20 @@ GYMNASIUM = "gymnasium:"
 _OWN: dict[str, Callable[[], Any]] = {}
 
 
-def make(name: str, num_envs: int = 1, seed: int = 0, threads: int | None = None) -> VectorEnv:
+def make(name: str, num_envs: int = 1, seed: int = 0, threads: int | None = None, timeout: float = 0.0) -> VectorEnv:
     """`num_envs` copies of an environment, copy i seeded with `seed + i`, on `threads` threads (default: all cores).
+
+    Environments that are not built in may take `timeout` seconds for a step; 0 means that they are waited for.
 
     `name` is a domain (`"walker"`, reward-free), a task (`"walker-run"`), a name given to `register_env`, or
     `"gymnasium:"` with an id of Gymnasium's, and arguments if need be: `"gymnasium:Hopper-v5?healthy_reward=0"`.
     """
     domain, task = split_name(name)
     if name in _OWN:
-        return _foreign(name, _OWN[name], num_envs, seed)
+        return _foreign(name, _OWN[name], num_envs, seed, timeout)
     if name.startswith(GYMNASIUM):
         id, arguments = _split_arguments(name)
-        return _foreign(name, partial(_gymnasium_make, id, arguments), num_envs, seed)
+        return _foreign(name, partial(_gymnasium_make, id, arguments), num_envs, seed, timeout)
     create = importlib.import_module(DOMAINS[domain].module).create
     env: VectorEnv = create(f"{domain}-{task}" if task else domain, task, num_envs, seed, threads)
     return env
@@ -66,10 +69,32 @@ def split_name(name: str) -> tuple[str, str | None]:
     return domain, task if dash else None
 
 
-def _foreign(name: str, factory: Callable[[], Any], num_envs: int, seed: int) -> VectorEnv:
+def would_run(name: str) -> str | None:
+    """What making an environment would execute beyond what this process has already: None if nothing.
+
+    For a name that the user did not type, such as one in a run's config.json. Gymnasium imports the module before the
+    colon of an id, and words among the arguments may name files or modules.
+    """
+    domain = name.removeprefix("cic/").partition("-")[0]
+    if name in _OWN or domain in DOMAINS or not name.startswith(GYMNASIUM):
+        return None
+    id, arguments = _split_arguments(name)
+    if ":" in id:
+        return f'would import the module "{id.partition(":")[0]}"'
+    words = [f"{key}={value}" for key, value in arguments.items() if not _is_plain(value)]
+    return f'would pass the argument "{words[0]}" to {id}' if words else None
+
+
+def _is_plain(value: Any) -> bool:
+    """Numbers, and tuples of them, do nothing by themselves."""
+    parts = value if isinstance(value, list | tuple) else (value,)
+    return all(part is None or isinstance(part, bool | int | float) for part in parts)
+
+
+def _foreign(name: str, factory: Callable[[], Any], num_envs: int, seed: int, timeout: float) -> VectorEnv:
     from cic.envs.gym import GymEnv
 
-    return GymEnv(name, factory, num_envs, seed)
+    return GymEnv(name, factory, num_envs, seed, timeout)
 
 
 def _gymnasium_make(id: str, arguments: dict[str, Any]) -> Any:
@@ -104,4 +129,6 @@ def _unknown_environment(name: str) -> UserError:
         options = " or ".join(f'"{option}"' for option in near)
         return UserError(f'unknown environment "{name}"; did you mean {options}?')
     domains = ", ".join([*DOMAINS, *_OWN])
-    return UserError(f'unknown environment "{name}"; the domains are {domains}, and `cic envs` lists their tasks')
+    return UserError(
+        f'unknown environment "{name}"; the domains are {domains}, and `cic envs` lists their tasks {HINT}'
+    )

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from cic.core.errors import UserError
-from cic.core.types import Array, Batch, Metrics, Spaces
+from cic.core.types import OBSERVED, Array, Batch, Metrics, Spaces
 from cic.learning.compilation import Compiled
 from cic.learning.descent import Adam, Descent, Loss
 from cic.learning.encoders import Encoder, Identity
@@ -51,12 +51,21 @@ class Agent(nn.Module):
     # ---- acting ------------------------------------------------------------------------------------------------
 
     @torch.inference_mode()
-    def act(self, obs: Array, skill: Array | None = None, *, explore: bool = False) -> Array:
-        """(N, action) for (N, obs) and (N, skill), or one action for one observation."""
+    def act(
+        self, obs: Array, skill: Array | None = None, *, explore: bool = False, actor: nn.Module | None = None
+    ) -> Array:
+        """(N, action) for (N, obs) and (N, skill), or one action for one observation; by `actor` if given."""
         seen, by = self._tensors(obs, self.skill if skill is None else skill)
         x = self.objective.policy_input(self.encoder(seen), by)
-        result: Array = self.learner.act(x, explore, self.generator).cpu().numpy()
+        action = self.learner.act(x, explore, self.generator) if actor is None else self.learner.mean_action(x, actor)
+        result: Array = action.cpu().numpy()
         return result if np.ndim(obs) == 2 else result[0]
+
+    def predict(
+        self, observation: Array, state: Any = None, episode_start: Any = None, deterministic: bool = True
+    ) -> tuple[Array, Any]:
+        """`act` in the form of Stable-Baselines3, by the agent's own skill: the actions, and the state as it came."""
+        return self.act(observation, explore=not deterministic), state
 
     def _tensors(self, obs: Array, skill: Array | None) -> tuple[Tensor, Tensor]:
         obs = np.ascontiguousarray(obs, np.float32)
@@ -95,7 +104,10 @@ class Agent(nn.Module):
         """What the objective draws and computes beforehand: from features, like all that it sees."""
         seen = self.encode(batch, detached=True)
         prepared = self.objective.prepare(seen, self.generator)
-        return prepared if seen is batch else prepared._replace(obs=batch.obs, next_obs=batch.next_obs)
+        if seen is batch:
+            return prepared
+        raw = {name: batch.extras[name] for name in OBSERVED if name in batch.extras}
+        return prepared._replace(obs=batch.obs, next_obs=batch.next_obs).with_extras(**raw)
 
     def _learn_representation(self, batch: Batch) -> Metrics:
         if not self._learns:
@@ -109,7 +121,9 @@ class Agent(nn.Module):
         if isinstance(self.encoder, Identity):
             return batch
         with torch.set_grad_enabled(not detached):
-            return batch._replace(obs=self.encoder(batch.obs), next_obs=self.encoder(batch.next_obs))
+            seen = {name: self.encoder(batch.extras[name]) for name in OBSERVED if name in batch.extras}
+            batch = batch._replace(obs=self.encoder(batch.obs), next_obs=self.encoder(batch.next_obs))
+        return batch.with_extras(**seen)
 
     def _policy_batch(self, batch: Batch) -> Batch:
         """The batch as actor and critic see it."""

@@ -81,6 +81,8 @@ class Adam:
     @torch.no_grad()
     def restore(self, state: dict[str, Tensor]) -> None:
         for name, value in self.state().items():
+            if state[name].shape != value.shape:  # copying would stretch it
+                raise ValueError(f"{name} is {tuple(state[name].shape)}, expected {tuple(value.shape)}")
             value.copy_(state[name])
 
 

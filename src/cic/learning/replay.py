@@ -14,6 +14,7 @@ An objective that declares `Needs` gets more with each transition: where its ski
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ class Replay:
         nstep: int = 3,
         gamma: float = 0.99,
         tasks: int = 0,
+        physics: int = 0,
     ) -> None:
         self.slots = capacity // num_envs
         if self.slots <= nstep:
@@ -52,6 +54,7 @@ class Replay:
         self.action = np.zeros((records, spaces.action), np.float32)
         self.reward = np.zeros(records, np.float32)
         self.task_rewards = np.zeros((records, tasks), np.float32)  # of every task that the environment reports
+        self.physics = np.zeros((records, physics), np.float64)  # the simulator's state at the observation, if kept
         self.terminated = np.zeros(records, np.bool_)
         self.valid = np.zeros(records, np.bool_)  # may a sample start here?
         self.skill_id = np.zeros(records, np.int64)  # ~id marks an episode's final observation
@@ -82,6 +85,7 @@ class Replay:
         *,
         begins: Bools | None = None,
         task_rewards: Array | None = None,
+        physics: npt.NDArray[np.float64] | None = None,
     ) -> None:
         """One step of every copy: what was seen, what was done, what came of it.
 
@@ -95,14 +99,18 @@ class Replay:
         self.terminated[at] = terminated
         if task_rewards is not None:
             self.task_rewards[at] = task_rewards
+        if physics is not None:
+            self.physics[at] = physics
         changed = (skill != self.last_skill).any(axis=1) | (self.last_skill_id < 0)
         self.begins[at] = first | changed | (False if begins is None else begins)
         self.skill_id[at] = self._intern(skill, np.flatnonzero(changed))
 
-    def finish(self, obs: Array, done: Bools) -> None:
+    def finish(self, obs: Array, done: Bools, physics: npt.NDArray[np.float64] | None = None) -> None:
         """The final observation of the copies that are `done`; their next record begins a new episode."""
         copies = np.flatnonzero(done)
         at = self._advance(copies, obs[copies])
+        if physics is not None:
+            self.physics[at] = physics[copies]
         self.skill_id[at] = ~self.last_skill_id[copies]
         self.begins[at] = False
         self.age[copies] = 0
@@ -268,6 +276,18 @@ class Replay:
         found: Array = self.obs[np.concatenate(rows)]
         return found
 
+    def skill_paths(self) -> Iterator[tuple[Array, Array]]:
+        """(dim,) and (T + 1, obs): each skill that is over and what it led through, the latest first."""
+        found = []
+        for copy in np.flatnonzero(self.written > 0):
+            order = self._at(np.array([copy * self.slots]), np.arange(min(self.written[copy], self.slots)))
+            begins = np.flatnonzero(self.begins[order])
+            first, last, over = self._skill_span(order[begins])
+            recency = len(order) - last
+            found += [(recency[i], order[first[i] : last[i] + 1]) for i in np.flatnonzero(over)]
+        for _, records in sorted(found, key=lambda one: one[0]):
+            yield self.skills[self.skill_id[records[0]] % len(self.skills)], self.obs[records]
+
     # ---- one-step view, for regressing skills from rewards ------------------------------------------------------
 
     def recent(self, steps: int, task: int | None = None) -> tuple[Array, Array]:
@@ -289,7 +309,7 @@ class Replay:
     # ---- checkpoints -------------------------------------------------------------------------------------------
 
     _SMALL = ("skills", "written", "age", "last_skill", "last_skill_id")
-    _RECORDS = ("obs", "action", "reward", "task_rewards", "terminated", "valid", "skill_id", "begins")
+    _RECORDS = ("obs", "action", "reward", "task_rewards", "physics", "terminated", "valid", "skill_id", "begins")
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Everything, as arrays; only the filled part of the ring."""

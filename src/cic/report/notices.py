@@ -16,6 +16,7 @@ _SHOWN = 5
 _STATES = {
     "starting": "just starting",
     "running": "still going on, unless killed",
+    "dead": "killed while going on (`cic runs` says how to continue)",
     "interrupted": "interrupted",
     "failed": "failed",
     "unknown": "of unknown state (no readable status.json or result.json)",

@@ -15,10 +15,14 @@ from cic import envs
 from cic.api import load
 from cic.core.errors import UserError
 from cic.core.types import Array
+from cic.envs.base import MOST_COPIES
 from cic.learning.agent import Agent
 from cic.learning.objectives import SkillSpace
 from cic.runs.folder import Run
-from cic.training.evaluation import Coverage, rollout
+from cic.runs.links import refuse_links
+from cic.training.diagnosis import Diagnosis, diagnose
+from cic.training.evaluation import Coverage, plane_cells, rollout
+from cic.training.opening import check_source, open_env
 from cic.training.phases import config_of, phase_of
 
 
@@ -56,13 +60,15 @@ def describe(
     at: int | None = None,
     out: Path | str | None = None,
     video: bool = True,
+    trust: bool = False,
 ) -> Description:
-    """One episode per skill under the mean action, all from the same initial state."""
+    """One episode per skill under the mean action, all from the same initial state. `trust` as in `cic.evaluate`."""
+    if count > MOST_COPIES:
+        raise UserError(f"count must be at most {MOST_COPIES:,}, not {count:,}")
     opened = Run(run)
     agent = load(run, at=at)
     skills, names = choose_skills(agent.objective.skills, count, choose, seed)
-    env_name = phase_of(opened).environment(config_of(opened))
-    env = envs.make(env_name, num_envs=len(skills), seed=seed)
+    env = open_env(opened, num_envs=len(skills), seed=seed, trust=trust)
     try:
         seen = rollout(agent, env, skills, seed=[seed] * len(skills), keep=True)
         coverage = Coverage(env.coverage, agent.spaces.obs)
@@ -78,12 +84,54 @@ def describe(
         rows.append([name, *(float(seen.returns[task][index]) for task in tasks), length, cells.cells])
         paths.append(path)
     header = ["skill", *tasks, "path length", "cells"]
+    info = envs.domains().get(env.domain)
+    if info is not None and info.cell is not None:
+        header.append(f"{info.cell:g}×{info.cell:g}")
+        for row, seen_by_skill in zip(rows, seen.observations, strict=True):
+            row.append(plane_cells([seen_by_skill], info.plane, info.cell))
+        together = plane_cells(seen.observations, info.plane, info.cell)
+        rows.append(["together", *([""] * (len(header) - 2)), together])
+    if out is None:
+        refuse_links(opened.path)
     folder = Path(out) if out is not None else opened.path / "pictures"
     folder.mkdir(parents=True, exist_ok=True)
-    files = [_write_csv(folder / "skills.csv", header, rows), draw_paths(paths, names, folder / "skills.png", env_name)]
-    if video and (film := _film(agent, env_name, skills, seed, folder / "skills.mp4")):
+    files = [_write_csv(folder / "skills.csv", header, rows), draw_paths(paths, names, folder / "skills.png", env.name)]
+    if video and (film := _film(agent, env.name, skills, seed, folder / "skills.mp4")):
         files.append(film)
     return Description(header, rows, paths, files)
+
+
+def compare(
+    run: Path | str,
+    *,
+    count: int = 24,
+    starts: int = 3,
+    seed: int = 0,
+    at: int | None = None,
+    trust: bool = False,
+) -> Diagnosis:
+    """How much a skill matters: whole episodes of random skills (of one-hot skills: all) from several starts."""
+    opened, agent = Run(run), load(run, at=at)
+    check_source(opened, config_of(opened), trust)
+    skills, _ = choose_skills(agent.objective.skills, count, "random", seed)
+    return diagnose(agent, phase_of(opened).environment(config_of(opened)), skills, starts=starts, seed=seed)
+
+
+def comparison_table(found: Diagnosis) -> tuple[list[str], list[list[str]]]:
+    """Header and rows: what the skill explains of each task's return and of the behaviour, and the best without
+    finetuning."""
+    header = ["of the variance in", "a skill explains", "90 % interval", "mean skill", f"best of {found.skills}"]
+    rows = [
+        [
+            name,
+            f"{share.value:.0%}",
+            f"{share.low:.0%} to {share.high:.0%}",
+            f"{found.typical[name]:.0f}" if name in found.typical else "",
+            f"{found.best[name]:.0f}" if name in found.best else "",
+        ]
+        for name, share in found.shares.items()
+    ]
+    return header, rows
 
 
 def _write_csv(path: Path, header: list[str], rows: list[list[Any]]) -> Path:

@@ -30,7 +30,7 @@ COLOURS = {
 REST = ("#A51E4B", "#4B1E2D", "#B478C3", "#4B5AC3", "#690087")
 """For methods that this table does not know."""
 
-_MARKERS = dict(zip(TITLES, "soDv^<>PXdp", strict=True))
+_MARKERS = dict(zip(COLOURS, "soDv^<>PXdp", strict=True))
 _REST_MARKERS = "*hH8p"
 
 

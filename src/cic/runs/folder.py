@@ -1,17 +1,19 @@
 """The run folder: the one interface between training and all that comes later.
 
-    config.json       what was asked for; a run is reproduced from it alone
+    config.json       what was asked for; a run is reproduced from it alone. With it a folder is a run
     metrics.jsonl     a line per log; the same seed gives the same bytes
     timing.jsonl      wall-clock times, kept apart because they never repeat
     status.json       running, finished, interrupted or failed, and at which step
-    result.json       once finished
+    result.json       once finished: with it the run has finished, whatever the status says
     trials.json       the skills that finetuning tried
-    checkpoints/      the last two, complete: training continues from them to the bit
+    checkpoints/      the last two, complete, metrics and result included: training continues from them to the bit
+    library/          what a pre-training's skills do, once finished
     milestones/       weights only, at 100k, 500k, 1M and 2M steps
     inherited/        the pre-trained weights that a finetuning started from
 
 Nothing in it is a pickle. A checkpoint is a folder of safetensors and JSON, written under another name, synced and
 renamed, with a checksum for each file; so it is whole or it is not there. Paths inside are relative: a folder moves.
+Nothing is written through a link, and nothing is deleted because it could not be read.
 """
 
 from __future__ import annotations
@@ -19,17 +21,25 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import os
+import platform
 import shutil
 import warnings
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, NamedTuple
 
 from cic.core.errors import UserError
+from cic.core.types import Spaces
+from cic.runs.lines import LineLog
+from cic.runs.links import refuse_links
 from cic.runs.storage import (
     Arrays,
     Damaged,
+    DiskError,
     Tensors,
+    read_arrays,
     read_folder,
     read_json,
     read_tensors,
@@ -37,9 +47,20 @@ from cic.runs.storage import (
     write_folder,
     write_json,
 )
+from cic.runs.values import plain, read_object
 
 FORMAT = 2
+LIBRARY_LIMIT = 256 << 20  # bytes; of 128 skills a few million
 KINDS = ("pretrain", "finetune")
+_LARGEST_SPACE = 1_000_000
+
+
+class Inheritance(NamedTuple):
+    """What a finetuning starts from."""
+
+    weights: Tensors
+    library: Arrays
+    """What the pre-training's skills do (`cic.training.library`); empty if it left nothing."""
 
 
 class Run:
@@ -62,57 +83,101 @@ class Run:
             )
         if header["format"] != FORMAT:
             raise UserError(
-                f"{self.path} was made by a newer version of cic ({header.get('version', '?')}, run format "
-                f"{header['format']}; this one reads {FORMAT}): upgrade cic to open it"
+                f"{self.path} was made by a newer version of cic ({plain(header.get('version', '?'))}, run format "
+                f"{plain(header['format'])}; this one reads {FORMAT}): upgrade cic to open it"
             )
         if header["kind"] not in KINDS or not isinstance(header["config"], dict):
             raise UserError(f"{self.path / 'config.json'} is not the config of a run")
+        self.about: dict[str, Any] = {key: header[key] for key in header if key not in ("format", "kind", "config")}
         self.kind: str = header["kind"]
         self.config: dict[str, Any] = header["config"]
-        self._lock: IO[Any] | None = None
+        self.spaces = _spaces(header.get("spaces"))
+        self._lock: int | None = None
 
     @classmethod
-    def plan(cls, path: Path | str, kind: str, config: dict[str, Any]) -> Run:
+    def plan(cls, path: Path | str, kind: str, config: dict[str, Any], spaces: Spaces | None = None) -> Run:
         """A run that is not on disk yet: `create` makes its folder."""
         run = cls.__new__(cls)
-        run.path, run.kind, run.config, run._lock = Path(path), kind, config, None
+        run.path, run.kind, run.config, run.spaces = Path(path), kind, config, spaces
+        run.about, run._lock = {}, None
         return run
 
-    def create(self, about: dict[str, Any], inherited: Tensors | None = None) -> Run:
+    def create(self, about: dict[str, Any], inherited: Inheritance | None = None) -> Run:
         """Make the folder. `about` says where the run comes from, for the record; `inherited` is what a finetuning
         starts from, so that its folder stands alone."""
-        if (self.path / "config.json").exists():
-            raise UserError(
-                f"{self.path} holds a run already: continue it with --resume {self.path}, or choose another --out"
-            )
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"cannot make the folder {self.path}: {error.strerror}") from None
-        if inherited is not None:
-            write_folder(self.path / "inherited", {"agent": inherited}, {}, {})
-        # Last, because it makes the folder a run: one that was killed before can simply be started again.
-        write_json(self.path / "config.json", {"format": FORMAT, "kind": self.kind, **about, "config": self.config})
+        self.lock()  # of two that start with one --out, one gets it and the other finds a run
+        try:
+            self._fill(about, inherited)
+        except (OSError, DiskError) as error:
+            reason = error.reason if isinstance(error, DiskError) else error.strerror
+            raise UserError(f"cannot write the run folder {self.path}: {reason}. Mend that, then start anew") from None
+        finally:
+            self.unlock()
         return self
+
+    def _fill(self, about: dict[str, Any], inherited: Inheritance | None) -> None:
+        if os.path.lexists(self.path / "config.json"):
+            raise UserError(
+                f"{self.path} holds a run already: continue it with --resume {self.path}, or choose another --out"
+            )
+        if inherited is not None:
+            write_folder(self.path / "inherited", {"agent": inherited.weights}, {"library": inherited.library}, {})
+        # Last, because it makes the folder a run: one that was killed before can simply be started again.
+        self.about = about if self.spaces is None else {**about, "spaces": self.spaces._asdict()}
+        self._write_header()
+
+    def _write_header(self) -> None:
+        header = {"format": FORMAT, "kind": self.kind, **self.about, "config": self.config}
+        write_json(self.path / "config.json", header)
+
+    def extend(self, steps: int) -> None:
+        """Let the run be `steps` long, finished or not. Its last checkpoint before the end is then the newest: the one
+        at the end has already done what only the end does."""
+        planned = int(self.config["steps"])
+        if steps < planned or (self.finished and steps == planned):
+            raise UserError(f"{self.path} has {planned:,} steps already: --steps must be more")
+        self.lock()
+        try:
+            for end in [folder for folder in self.checkpoints() if int(folder.name) >= planned]:
+                shutil.rmtree(end)
+            (self.path / "result.json").unlink(missing_ok=True)
+            if steps > planned:
+                self.about = self.about | {"extended": [*self.about.get("extended", []), planned]}
+                self.config = self.config | {"steps": steps}
+                self._write_header()
+        finally:
+            self.unlock()
 
     def lock(self) -> None:
         """Hold the folder for writing, so that two processes never write one run. Freed when the process ends."""
-        self._lock = open(self.path / ".lock", "w")  # noqa: SIM115  held until `unlock`
+        refuse_links(self.path)
+        path = self.path / ".lock"
+        try:
+            self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+        except OSError as error:
+            raise UserError(f"cannot write to the run folder {self.path}: {error.strerror}") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
+            self.unlock()
             raise UserError(f"another process is writing to {self.path}: wait for it or stop it first") from None
 
     def unlock(self) -> None:
-        if self._lock:
-            self._lock.close()
+        if self._lock is not None:
+            os.close(self._lock)
             self._lock = None
 
     # ---- small files -------------------------------------------------------------------------------------------
 
     def write_status(self, state: str, step: int, message: str = "") -> None:
+        """With a heartbeat (host, process, time), by which a reader tells a run that goes on from a dead one."""
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        write_json(self.path / "status.json", {"state": state, "step": step, "message": message, "updated": now})
+        heart = {"updated": now, "host": platform.node(), "pid": os.getpid()}
+        write_json(self.path / "status.json", {"state": state, "step": step, "message": message} | heart)
 
     def write_result(self, result: dict[str, Any]) -> None:
         write_json(self.path / "result.json", result)
@@ -120,9 +185,26 @@ class Run:
     def write_trials(self, table: dict[str, Any]) -> None:
         write_json(self.path / "trials.json", table)
 
+    def result(self) -> dict[str, Any] | None:
+        """What result.json holds; None if it is not there, or damaged: the last checkpoint has it too."""
+        found = read_object(self.path / "result.json")
+        return None if isinstance(found, str) else found
+
     @property
     def finished(self) -> bool:
-        return (self.path / "result.json").exists()
+        return self.result() is not None
+
+    @property
+    def says_finished(self) -> bool:
+        """Whether the status says so too: a run may have been killed between the two."""
+        status = read_object(self.path / "status.json")
+        return not isinstance(status, str) and status.get("state") == "finished"
+
+    def reached(self) -> int:
+        """The step of the last status; 0 if there is none that can be read."""
+        status = read_object(self.path / "status.json")
+        step = 0 if isinstance(status, str) else status.get("step")
+        return step if isinstance(step, int) else 0
 
     # ---- checkpoints -------------------------------------------------------------------------------------------
 
@@ -133,9 +215,17 @@ class Run:
     def milestones(self) -> list[Path]:
         return _steps(self.path / "milestones")
 
-    def save_checkpoint(self, step: int, tensors: dict[str, Tensors], arrays: dict[str, Arrays], state: Any) -> None:
+    def save_checkpoint(
+        self,
+        step: int,
+        tensors: dict[str, Tensors],
+        arrays: dict[str, Arrays],
+        state: Any,
+        logs: Iterable[LineLog] = (),
+    ) -> None:
         """Everything that training needs to continue; the last two are kept."""
-        write_folder(self.path / "checkpoints" / f"{step:09d}", tensors, arrays, {"config": self._digest()} | state)
+        folder = self.path / "checkpoints" / f"{step:09d}"
+        write_folder(folder, tensors, arrays, {"config": self._digest()} | state, logs)
         self._prune()
 
     def _prune(self) -> None:
@@ -145,23 +235,44 @@ class Run:
     def save_milestone(self, step: int, weights: Tensors) -> None:
         write_folder(self.path / "milestones" / f"{step:09d}", {"agent": weights}, {}, {"step": step})
 
-    def inherited(self) -> Tensors:
+    def save_library(self, library: Arrays) -> None:
+        """What a pre-training's skills do, for the finetunings that start from it."""
+        write_folder(self.path / "library", {}, {"library": library}, {})
+
+    def library(self) -> Arrays:
+        """Empty where the run has none that can be read: a search can do without."""
         try:
-            return _weights(self.path / "inherited")
+            return _library(self.path / "library") if (self.path / "library").is_dir() else {}
+        except Damaged as error:
+            warnings.warn(f"{error}; the search goes without it", stacklevel=2)
+            return {}
+
+    def inherited(self, limit: int | None = None) -> Inheritance | None:
+        if not (self.path / "inherited").is_dir():
+            if self.config.get("pretrained") is None:
+                return None
+            raise UserError(f"{self.path / 'inherited'}, from which it started, is missing: start the finetuning anew")
+        try:
+            return Inheritance(_weights(self.path / "inherited", limit), _library(self.path / "inherited"))
         except Damaged as error:
             raise UserError(f"{error}: start the finetuning anew") from None
 
-    def load_checkpoint(self) -> tuple[dict[str, Tensors], dict[str, Arrays], Any] | None:
-        """The newest checkpoint that is intact, with a warning for each that is not; None if there never was one."""
+    def load_checkpoint(
+        self, limits: Mapping[str, int] | None = None
+    ) -> tuple[dict[str, Tensors], dict[str, Arrays], Any] | None:
+        """The newest checkpoint that is intact, with a warning for each that is not; None if there never was one.
+
+        `limits` are the bytes that each of its safetensors files may have.
+        """
         damaged = []
         for folder in reversed(self.checkpoints()):
             try:
-                tensors, arrays, state = read_folder(folder)
+                tensors, arrays, state = read_folder(folder, limits)
             except Damaged as error:
                 warnings.warn(f"{error}; using the checkpoint before it", stacklevel=2)
                 damaged.append(folder)
                 continue
-            if state["config"] != self._digest():
+            if not isinstance(state, dict) or state.get("config") != self._digest():
                 raise UserError(
                     f"{self.path / 'config.json'} was changed after this run's checkpoint was written: "
                     "put it back, or start a new run with the new settings"
@@ -174,8 +285,23 @@ class Run:
             raise UserError(f"every checkpoint in {self.path / 'checkpoints'} is damaged: start the run anew")
         return None
 
-    def weights(self, step: int | None = None) -> tuple[Tensors, int]:
-        """An agent's weights and their step: the newest, or those of a milestone or checkpoint at `step`."""
+    def chosen_skill(self) -> Any:
+        """The skill that the newest intact checkpoint of a finetuning has settled on; None if none has."""
+        for folder in reversed(self.checkpoints()):
+            try:
+                verify(folder, only="state.json")
+            except Damaged:
+                continue
+            state = read_object(folder / "state.json")
+            phase = None if isinstance(state, str) else state.get("phase")
+            return phase.get("chosen") if isinstance(phase, dict) else None
+        return None
+
+    def weights(self, step: int | None = None, limit: int | None = None) -> tuple[Tensors, int]:
+        """An agent's weights and their step: the newest, or those of a milestone or checkpoint at `step`.
+
+        `limit` is how many bytes they may have.
+        """
         folders = [*self.checkpoints(), *self.milestones()]
         if not folders:
             raise UserError(f"{self.path} has no checkpoint yet: let it run until its first one")
@@ -183,25 +309,56 @@ class Run:
             wanted = sorted(folders, key=lambda folder: int(folder.name), reverse=True)
         # A milestone first: it stays, so a step means the same weights whether its checkpoint is still there or not.
         elif not (wanted := [folder for folder in reversed(folders) if int(folder.name) == step]):
-            known = sorted({int(folder.name) for folder in folders})
-            raise UserError(f"{self.path} has no weights at step {step}; there are: {', '.join(map(str, known))}")
+            known = ", ".join(map(str, self.steps_held()))
+            raise UserError(f"{self.path} has no weights at step {step}; there are: {known}")
         for folder in wanted:
             try:
-                return _weights(folder), int(folder.name)
+                return _weights(folder, limit), int(folder.name)
             except Damaged as error:
                 if folder == wanted[-1]:
                     raise UserError(str(error)) from None
                 warnings.warn(f"{error}; using the weights before it", stacklevel=2)
         raise AssertionError
 
+    def replay(self) -> Arrays:
+        """The experience in the newest checkpoint, as the replay's own `state`."""
+        for folder in reversed(self.checkpoints()):
+            try:
+                verify(folder, only="replay.safetensors")
+            except Damaged as error:
+                warnings.warn(f"{error}; using the checkpoint before it", stacklevel=2)
+                continue
+            return read_arrays(folder / "replay.safetensors")
+        raise UserError(f"{self.path} has no intact checkpoint, and so no replay")
+
+    def steps_held(self) -> list[int]:
+        """The steps whose weights are here."""
+        return sorted({int(folder.name) for folder in [*self.checkpoints(), *self.milestones()]})
+
     def _digest(self) -> str:
-        return hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()
+        """Of the settings but `steps`: a run may be made longer."""
+        config = {name: value for name, value in self.config.items() if name != "steps"}
+        return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
 
 
-def _weights(folder: Path) -> Tensors:
-    verify(folder, only="agent.safetensors")
+def _weights(folder: Path, limit: int | None) -> Tensors:
+    verify(folder, only="agent.safetensors", limits=None if limit is None else {"agent": limit})
     return read_tensors(folder / "agent.safetensors")
 
 
+def _library(folder: Path) -> Arrays:
+    verify(folder, only="library.safetensors", limits={"library": LIBRARY_LIMIT})
+    return read_arrays(folder / "library.safetensors")
+
+
 def _steps(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("*") if path.name.isdigit())
+    """Its folders by step. `isdigit` alone would take digits that `int` does not, such as ²."""
+    return sorted(path for path in folder.glob("*") if path.name.isascii() and path.name.isdigit())
+
+
+def _spaces(said: Any) -> Spaces | None:
+    """The sizes that a header names, if they can be those of an environment."""
+    if not isinstance(said, dict) or said.keys() != {"obs", "action"}:
+        return None
+    possible = all(type(size) is int and 1 <= size <= _LARGEST_SPACE for size in said.values())
+    return Spaces(**said) if possible else None

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 PACKAGES = ("cic", "torch", "mujoco", "dm_control", "gymnasium", "numpy")
@@ -15,10 +16,30 @@ PACKAGES = ("cic", "torch", "mujoco", "dm_control", "gymnasium", "numpy")
 def provenance(device: str) -> dict[str, Any]:
     return {
         "versions": {"python": platform.python_version(), **_versions()},
-        "machine": f"{platform.system()} {platform.machine()}, {device}",
+        "machine": f"{platform.system()} {platform.machine()}, {_processor(device)}",
         "commit": _commit(),
-        "command": shlex.join(sys.argv),
+        "command": _command(),
     }
+
+
+def _command() -> str:
+    """As it was typed; the command's own path says nothing elsewhere."""
+    program = Path(sys.argv[0]).name
+    return shlex.join(["cic" if program in ("cic", "cli.py") else program, *sys.argv[1:]])
+
+
+def _processor(device: str) -> str:
+    """What the networks run on: the model of the CPU, or of the GPU."""
+    if device.startswith("cuda"):
+        import torch
+
+        return f"{device}: {torch.cuda.get_device_name(device)}"
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:  # no Linux
+        lines = []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{device}: {models[0] if models else platform.processor() or 'unknown'}"
 
 
 def _versions() -> dict[str, str]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from cic.core.errors import UserError
 from cic.core.published import TITLES
+from cic.runs.liveness import is_dead
 from cic.runs.values import integer, number, plain, read_object
 
 FORMATS = (1, 2)
@@ -41,7 +42,8 @@ class RunRecord:
     """Of the libraries that the run was made with."""
     command: str = ""
     state: str = "unknown"
-    """running, finished, interrupted or failed; starting before the first status, unknown if that never comes."""
+    """running, finished, interrupted, failed or dead (killed while running); starting before the first status, unknown
+    if that never comes."""
     step: int = 0
     message: str = ""
     updated: str = ""
@@ -183,6 +185,8 @@ def _progress(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
         status = {"state": "starting" if _is_new(folder) else "unknown"}
     found = {"state": _text(status, "state") or "unknown", "step": integer(status.get("step"))}
     found |= {"message": _text(status, "message"), "updated": _text(status, "updated")}
+    if found["state"] == "running" and is_dead(status):
+        found["state"] = "dead"
     if not isinstance(result, str):
         step = integer(result.get("step")) or found["step"] or integer(config.get("steps"))
         found |= {"state": "finished", "step": step, "message": "", "result": result}

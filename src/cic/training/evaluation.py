@@ -61,13 +61,37 @@ def rollout(
     return Rollout(returns, lengths, [np.stack(rows) for rows in seen])
 
 
-def evaluate_task(agent: Agent, name: str, skill: Array, *, episodes: int, seed: int) -> npt.NDArray[np.float64]:
+def evaluate_task(
+    agent: Agent, name: str, skill: Array, *, episodes: int, seed: int, timeout: float = 0.0
+) -> npt.NDArray[np.float64]:
     """The returns of `episodes` episodes of the task under the mean action; the copies run side by side."""
     from cic import envs
 
-    env = envs.make(name, num_envs=episodes, seed=seed)
+    env = envs.make(name, num_envs=episodes, seed=seed, timeout=timeout)
     try:
         return rollout(agent, env, skill, seed=seed).returns["reward"]
+    finally:
+        env.close()
+
+
+def plane_cells(observations: list[Array], plane: tuple[int, ...], side: float) -> int:
+    """Distinct cells of the plane, squares of this side, that some observation lies in: how METRA's papers count."""
+    positions = np.concatenate(observations)[:, list(plane)]
+    return len(np.unique(np.floor(positions / side), axis=0))
+
+
+def skill_cells(agent: Agent, domain: str, *, count: int = 48, seed: int = 0) -> int | None:
+    """Cells of the plane that `count` random skills reach in an episode each, under the mean action, where the domain
+    has cells: METRA's measure of what was learned."""
+    from cic import envs
+
+    info = envs.domains().get(domain)
+    if info is None or info.cell is None:
+        return None
+    env = envs.make(domain, num_envs=count, seed=seed)
+    try:
+        skills = agent.objective.skills.sample(count, np.random.default_rng(seed))
+        return plane_cells(rollout(agent, env, skills, seed=seed, keep=True).observations, info.plane, info.cell)
     finally:
         env.close()
 

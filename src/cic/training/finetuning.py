@@ -1,8 +1,14 @@
-"""Finetuning: search for a skill, then learn the task with it, and evaluate now and then."""
+"""Finetuning: search for a skill, learn the task with it, and keep the better of the two.
+
+The budget, to the step: the search; learning, in which the updates that came due in the search teach the critic alone
+first, so that it knows the policy before it moves it; and at last, if asked for, a check, in which the chosen skill
+alone and the tuned policy act without noise. Then what is returned is not worse than the skill, as far as the budget
+can tell.
+"""
 
 from __future__ import annotations
 
-import dataclasses
+import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +18,11 @@ from cic.core.types import Array, Batch, Bools
 from cic.envs.base import VectorEnv
 from cic.learning.objectives import Objective, get_objective
 from cic.training.evaluation import evaluate_task
+from cic.training.library import checked
 from cic.training.phase import Arrays, Phase
-from cic.training.selection import SearchConfig, SkillSearch
+from cic.training.restoring import require_like, require_trials
+from cic.training.searches import Problem, make_search
+from cic.training.searches.base import Seen
 from cic.training.settings import FinetuneConfig
 
 if TYPE_CHECKING:
@@ -38,27 +47,23 @@ class Finetuning(Phase):
     def start(self, loop: Loop) -> None:
         super().start(loop)
         config, objective = self.config, loop.agent.objective
-        selection = _selection(config.selection, objective)
-        if config.skill is not None:
-            selection = dataclasses.replace(selection, search="fixed")
-        self.budget = config.warmup if selection.search_steps is None else selection.search_steps
-        self.search = SkillSearch(objective.skills, selection, self.budget, config.seed, config.num_envs)
-        self._first_update = max(config.warmup, self.budget) if self.search.searching else config.warmup
+        if self.inherited is not None:
+            loop.agent.inherit(self.inherited.weights, config.critic)
+            self.skill_actor = copy.deepcopy(loop.agent.learner.actor).requires_grad_(False)  # as it was pre-trained
+        dim, obs = objective.skills.dim, loop.agent.spaces.obs
+        library = checked(self.inherited.library, dim, obs) if self.inherited else None
+        budget = config.warmup if config.selection.search_steps is None else config.selection.search_steps
+        space, copies = objective.skills, config.num_envs
+        problem = Problem(space, config.selection, budget, config.seed, copies, library, self._seen, self._inferred)
+        name = "fixed" if config.skill is not None else resolve(config.selection.search, objective)
+        self.search = make_search(problem, name)
+        self._first_update = max(config.warmup, budget) if self.search.searching else config.warmup
         if config.skill is not None:
             self.search.chosen = np.array(config.skill, np.float32)
+        self.checked = np.zeros((2, 2))  # reward and steps of the skill alone, and of the tuned policy
+        self._cuts = False
 
-    @property
-    def first_update(self) -> int:
-        return self._first_update
-
-    def moves_actor(self) -> bool:
-        return self.loop.updates >= self.loop.earned(self.first_update)
-
-    def tasks(self, env: VectorEnv) -> tuple[str, ...]:
-        return (env.task or "reward",)
-
-    def return_key(self, task: str) -> str:
-        return "train/return"
+    # ---- acting ------------------------------------------------------------------------------------------------
 
     def skills(self) -> tuple[Array, Bools]:
         copies = self.config.num_envs
@@ -67,30 +72,90 @@ class Finetuning(Phase):
     def uniform(self) -> bool:
         return self.loop.step < self.config.warmup and self.search.name == "fixed"
 
+    def act(self, obs: Array, skill: Array) -> Array:
+        place = self._place_in_check(self.loop.step)
+        if place == 0:
+            return self.loop.agent.act(obs, skill, actor=self.skill_actor)
+        return self.loop.agent.act(obs, skill, explore=place is None)
+
+    def _place_in_check(self, step: int) -> int | None:
+        """0 while the skill alone acts, 1 while the tuned policy does; None before the check, and without a skill."""
+        left, length = self.config.steps - step, self.config.check_steps
+        if not length or left > length or self.inherited is None:
+            return None
+        return 0 if left > length // 2 else 1
+
     def after_step(self, reward: Array, done: Bools) -> None:
-        if not self.search.searching:
-            return
-        self.search.observe(reward)
-        if self.loop.step + self.config.num_envs >= self.budget and self.search.searching:
-            self.search.conclude(self._inferred())
-        if not self.search.searching:
-            self.loop.run.write_trials(self.search.table())
+        place = self._place_in_check(self.loop.step)
+        if place is not None:
+            self.checked[place] += float(reward.sum(dtype=np.float64)), len(reward)
+        self._cuts = self._place_in_check(self.loop.step + len(reward)) != place
+        if self.search.searching:
+            tried = len(self.search.trials)
+            self.search.observe(reward)
+            self._cuts |= len(self.search.trials) > tried and self.search.fresh
+            if not self.search.searching:
+                self.loop.run.write_trials(self.search.table())
+
+    def cuts(self) -> bool:
+        """Trials that must not depend on the one before begin with an episode, and so do both parts of the check."""
+        return self._cuts
+
+    # ---- learning ----------------------------------------------------------------------------------------------
+
+    @property
+    def first_update(self) -> int:
+        return self._first_update
+
+    def learns(self) -> bool:
+        """Not while it is checked what was learned."""
+        return self._place_in_check(self.loop.step) is None
+
+    def moves_actor(self) -> bool:
+        return self._actor_updates() >= 0
+
+    def _actor_updates(self) -> int:
+        """Updates that the actor has had; negative while the critic learns alone."""
+        return self.loop.updates - self.loop.earned(self.first_update)
 
     def relabel(self, batch: Batch) -> Batch:
         """Every step teaches the chosen skill, whichever candidate took it: it is that skill's Q that is wanted."""
         chosen = torch.from_numpy(self.search.current).to(batch.skill.device)
-        return batch._replace(skill=chosen.expand_as(batch.skill))
+        batch = batch._replace(skill=chosen.expand_as(batch.skill))
+        pull = self.config.pull * (1 - max(self._actor_updates(), 0) / self.config.pull_updates)
+        if pull <= 0 or self.inherited is None:
+            return batch
+        agent = self.loop.agent
+        with torch.no_grad():
+            x = agent.objective.policy_input(agent.encoder(batch.obs), batch.skill)
+            anchor = agent.learner.mean_action(x, self.skill_actor)
+        return batch.with_extras(anchor=anchor, pull=torch.tensor(pull, device=agent.device))
+
+    # ---- what the search asks for ------------------------------------------------------------------------------
+
+    def _seen(self, steps: int) -> Seen:
+        """Observations and rewards of the first `steps` steps but the last, which is not complete as it is taken."""
+        copies = self.config.num_envs
+        obs, reward = self.loop.replay.recent(self.loop.step + copies)
+        first = np.arange(len(obs)) % (len(obs) // copies) < steps // copies - 1  # copies lie one behind the other
+        return obs[first], reward[first, 0]
 
     def _inferred(self) -> Array | None:
-        """A regressed skill, for the method that can."""
-        if self.search.name != "regress":
-            return None
+        """A skill that the method regresses from rewards, if it can."""
         agent = self.loop.agent
-        next_obs, reward = (torch.from_numpy(a).to(agent.device) for a in self.loop.replay.recent(self.loop.step))
-        skill = agent.objective.infer_skill(next_obs, reward)
+        seen = self.loop.replay.recent(self.loop.step + self.config.num_envs)
+        skill = agent.objective.infer_skill(*(torch.from_numpy(array).to(agent.device) for array in seen))
         if skill is None or not bool(torch.isfinite(skill).all()):
             return None
         return np.asarray(skill.detach().cpu().numpy(), np.float32)
+
+    # ---- measuring ---------------------------------------------------------------------------------------------
+
+    def tasks(self, env: VectorEnv) -> tuple[str, ...]:
+        return (env.task or "reward",)
+
+    def return_key(self, task: str) -> str:
+        return "train/return"
 
     def at_boundary(self) -> None:
         if self.loop.crossed(self.config.eval_every) and self.loop.step < self.config.steps:
@@ -101,29 +166,59 @@ class Finetuning(Phase):
         loop.require_finite_update()
         seed = int(np.random.SeedSequence([self.config.seed, loop.step]).generate_state(1)[0] >> 1)
         returns = evaluate_task(
-            loop.agent, self.config.task, self.search.current, episodes=self.config.eval_episodes, seed=seed
+            loop.agent,
+            self.config.task,
+            self.search.current,
+            episodes=self.config.eval_episodes,
+            seed=seed,
+            timeout=self.config.env_timeout,
         )
         numbers = {"eval/return": float(returns.mean()), "eval/std": float(returns.std())}
         loop.require_finite(numbers)
         loop.write_metrics(numbers)
-        loop.reporter.note(eval=numbers["eval/return"])
+        loop.reporter.note(loop.step, eval=numbers["eval/return"])
         return [float(value) for value in returns]
 
     def result(self) -> dict[str, Any]:
+        kept = self._keep_the_better()
         returns = self._evaluate()
         skill = self.search.current.tolist()
-        return {"task": self.config.task, "return": float(np.mean(returns)), "returns": returns, "skill": skill}
+        told = {"task": self.config.task, "return": float(np.mean(returns)), "returns": returns, "skill": skill}
+        return told | kept
+
+    def _keep_the_better(self) -> dict[str, Any]:
+        (alone, steps), (tuned, more) = self.checked
+        if not steps or not more:
+            return {"kept": "tuned"}
+        alone, tuned = float(alone / steps), float(tuned / more)
+        if alone > tuned:
+            self.loop.agent.learner.actor.load_state_dict(self.skill_actor.state_dict())
+        kept = "skill" if alone > tuned else "tuned"
+        return {"kept": kept, "checked": {"skill": alone, "tuned": tuned, "steps": int(steps + more)}}
+
+    # ---- checkpoints -------------------------------------------------------------------------------------------
 
     def state(self) -> tuple[Arrays, dict[str, Any]]:
-        return {}, self.search.state()
+        return {"checked": self.checked}, self.search.state()
 
     def restore(self, arrays: Arrays, state: dict[str, Any]) -> None:
+        require_like(arrays, {"checked": self.checked})
+        require_trials(state, self.search.problem.budget + 2, self.loop.agent.objective.skills.dim)
+        self.checked = np.array(arrays["checked"])
         self.search.restore(state)
         if not self.search.searching and self.search.trials:
             self.loop.run.write_trials(self.search.table())
 
 
-def _selection(config: SearchConfig, objective: Objective) -> SearchConfig:
-    """`auto` means regression for a method that can infer its skill from rewards."""
-    infers = type(objective).infer_skill is not Objective.infer_skill
-    return dataclasses.replace(config, search="regress") if config.search == "auto" and infers else config
+def resolve(search: str, objective: Objective) -> str:
+    """What `auto` means."""
+    if search != "auto":
+        return search
+    space = objective.skills
+    if space.kind == "none":
+        return "fixed"
+    if type(objective).infer_skill is not Objective.infer_skill:
+        return "regress"
+    if space.kind == "onehot":
+        return "each"
+    return "grid" if space.kind == "box" else "random"

@@ -6,28 +6,39 @@ from pathlib import Path
 from typing import Any
 
 from cic.core.errors import UserError
-from cic.runs.storage import LineLog
+from cic.runs.lines import LineLog
+from cic.runs.records import flatten
+from cic.training.settings import LoopConfig
+
+LOGS = ("metrics.jsonl", "timing.jsonl")
 
 
 class Logs:
-    """Opened at a known length, so that a resumed run writes what the uninterrupted one would have written."""
+    """Begun with what a checkpoint has of them, so that a resumed run writes what the uninterrupted one would have."""
 
-    def __init__(self, folder: Path, sizes: tuple[int, int], step: int, wandb: bool, config: dict[str, Any]) -> None:
-        self.metrics = LineLog(folder / "metrics.jsonl", sizes[0])
-        self.timing = LineLog(folder / "timing.jsonl", sizes[1])
-        self._board = _board(folder / "tensorboard", step)
-        self._wandb = _wandb(folder, config) if wandb else None
+    def __init__(
+        self, folder: Path, start: Path | None, step: int, settings: LoopConfig[Any], config: dict[str, Any]
+    ) -> None:
+        self.metrics, self.timing = (LineLog(folder / name, start and start / name) for name in LOGS)
+        self._board = _board(folder / "tensorboard", step, config)
+        self._wandb = _wandb(folder, settings, config) if settings.wandb else None
 
     def write(self, line: dict[str, Any]) -> None:
         self.metrics.write(line)
-        for name, value in line.items():
-            if name != "step" and self._board:
-                self._board.add_scalar(name, value, line["step"])
-        if self._wandb:
-            self._wandb.log(line, step=line["step"])
+        self._show(line)
 
     def write_timing(self, line: dict[str, Any]) -> None:
         self.timing.write(line)
+        self._show(
+            {name: value for name, value in line.items() if name != "time/unix"}
+        )  # both have clocks of their own
+
+    def _show(self, line: dict[str, Any]) -> None:
+        for name, value in line.items():
+            if name != "step":
+                self._board.add_scalar(name, value, line["step"])
+        if self._wandb:
+            self._wandb.log(line, step=line["step"])
 
     def __enter__(self) -> Logs:
         return self
@@ -35,21 +46,33 @@ class Logs:
     def __exit__(self, *_: object) -> None:
         self.metrics.close()
         self.timing.close()
-        if self._board:
-            self._board.close()
+        self._board.close()
         if self._wandb:
             self._wandb.finish()
 
 
-def _board(folder: Path, step: int) -> Any:
+def _board(folder: Path, step: int, config: dict[str, Any]) -> Any:
     from torch.utils.tensorboard import SummaryWriter
 
-    return SummaryWriter(str(folder), purge_step=step or None, max_queue=100, flush_secs=30)
+    board = SummaryWriter(str(folder), purge_step=step or None, max_queue=100, flush_secs=30)
+    rows = [f"| {name} | {value} |" for name, value in flatten(config).items()]
+    board.add_text("config", "\n".join(["| setting | value |", "|---|---|", *rows]), step)
+    return board
 
 
-def _wandb(folder: Path, config: dict[str, Any]) -> Any:
+def _wandb(folder: Path, settings: LoopConfig[Any], config: dict[str, Any]) -> Any:
     try:
         import wandb
     except ImportError:
         raise UserError("logging to Weights & Biases needs its package: pip install 'cic[wandb]'") from None
-    return wandb.init(project="cic", dir=str(folder), name=folder.name, config=config, resume="allow", id=folder.name)
+    return wandb.init(
+        project=settings.wandb_project,
+        entity=settings.wandb_entity or None,
+        group=settings.wandb_group or None,
+        tags=list(settings.wandb_tags),
+        dir=str(folder),
+        name=folder.name,
+        id=folder.name,
+        config=config,
+        resume="allow",
+    )

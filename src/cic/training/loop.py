@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,11 +25,15 @@ from cic.learning import compilation
 from cic.learning.agent import Agent
 from cic.learning.replay import Replay
 from cic.runs.folder import Run
-from cic.training.logs import Logs
+from cic.runs.storage import Arrays, Tensors, load_weights
+from cic.training import restoring
+from cic.training.logs import LOGS, Logs
 from cic.training.phase import Phase
 from cic.training.progress import Reporter
 from cic.training.settings import LoopConfig
 from cic.training.signals import StopRequest
+
+HEARTBEAT = 30.0  # seconds between two signs of life in status.json
 
 
 class Diverged(UserError):
@@ -55,6 +61,7 @@ class Loop:
             self.needs.nstep or config.learning.nstep,
             config.learning.gamma,
             len(env.tasks),
+            self._physics_width(),
         )
         self.step = self.updates = self.next_log = 0
         self.obs: Array = np.zeros((copies, agent.spaces.obs), np.float32)
@@ -63,8 +70,20 @@ class Loop:
         self.finished_count = np.zeros(1, np.int64)
         self._result: dict[str, Any] | None = None
         self._saved_at = -1
+        self._beat = 0.0
         self._latest: Metrics = {}
         phase.start(self)
+
+    def _physics_width(self) -> int:
+        """Numbers of the simulator's state that the replay keeps."""
+        if not self.config.keep_physics:
+            return 0
+        if not (width := self.env.physics().shape[1]):
+            raise UserError(f"{self.env.name} does not tell its simulator's state: drop --keep-physics")
+        return int(width)
+
+    def _physics(self) -> npt.NDArray[np.float64] | None:
+        return self.env.physics() if self.config.keep_physics else None
 
     # ---- from the first step to the last -----------------------------------------------------------------------
 
@@ -84,10 +103,10 @@ class Loop:
 
     def _train(self) -> dict[str, Any]:
         resumed = self._resume()
-        sizes = (resumed["metrics_bytes"], resumed["timing_bytes"]) if resumed else (0, 0)
-        self.logs = Logs(self.run.path, sizes, self.step, self.config.wandb, self.run.config)
-        self.run.write_status("running", self.step)
-        with self.logs, Reporter(self.phase.title, self.config.steps, self.step, self.quiet) as self.reporter:
+        self.logs = Logs(self.run.path, resumed, self.step, self.config, self.run.config)
+        self._alive()
+        total = -(-self.config.steps // self.config.num_envs) * self.config.num_envs  # copies step together
+        with self.logs, Reporter(self.phase.title, total, self.step, self.quiet) as self.reporter:
             if not resumed:
                 self.obs, _ = self.env.reset(seed=self.config.seed)
             if compilation.wanted(self.config.compile, self.earned(self.config.steps)):
@@ -108,18 +127,24 @@ class Loop:
         if self.crossed(self.config.checkpoint_every) and self.step < self.config.steps:  # the end has its own
             self.checkpoint()
         self.reporter.advance(self.step)
+        if time.monotonic() - self._beat > HEARTBEAT:
+            self._alive()
+
+    def _alive(self) -> None:
+        self.run.write_status("running", self.step)
+        self._beat = time.monotonic()
 
     def _action(self, skill: Array) -> Array:
         if self.phase.uniform():
             return self.rng.uniform(-1, 1, (self.config.num_envs, self.agent.spaces.action)).astype(np.float32)
-        action = self.agent.act(self.obs, skill, explore=True)
+        action = self.phase.act(self.obs, skill)
         if not np.isfinite(action).all():
             self.require_finite_update()
             raise Diverged(f"the policy's actions are not finite at step {self.step}: {self._last_good()}")
         return action
 
     def _due(self) -> int:
-        if self.step < self.phase.first_update or not self.replay.ready():
+        if self.step < self.phase.first_update or not self.phase.learns() or not self.replay.ready():
             return 0
         return self.earned(self.step) - self.updates
 
@@ -142,22 +167,27 @@ class Loop:
         return self.phase.relabel(batch.to(self.agent.device))
 
     def _store(self, skill: Array, begins: Bools, action: Array) -> None:
+        physics = self._physics()
         obs, reward, terminated, truncated, info = self.env.step(action)
         done = terminated | truncated
         rewards = info.get("rewards", {})
         by_task = np.stack([rewards[task] for task in self.env.tasks], axis=1) if rewards else None
-        self.replay.add(self.obs, skill, action, reward, terminated, begins=begins, task_rewards=by_task)
+        self.replay.add(
+            self.obs, skill, action, reward, terminated, begins=begins, task_rewards=by_task, physics=physics
+        )
         self.running_return += [rewards.get(task, reward) for task in self.tasks]
         self.obs = obs
         self.finished_return += self.running_return[:, done].sum(axis=1)
         self.finished_count += int(done.sum())
         self.phase.after_step(reward, done)
+        if self.phase.cuts():
+            done = np.ones_like(done)
         if done.any():
             self._begin_episodes(done)
         self.step += self.config.num_envs
 
     def _begin_episodes(self, done: Bools) -> None:
-        self.replay.finish(self.obs, done)
+        self.replay.finish(self.obs, done, self._physics())
         self.running_return[:, done] = 0
         self.obs, _ = self.env.reset(options={"reset_mask": done})
 
@@ -207,13 +237,21 @@ class Loop:
 
     def _show(self, numbers: dict[str, float]) -> None:
         shown = {"reward/intrinsic": "intrinsic", "train/return": "return", "coverage/fraction": "coverage"}
-        self.reporter.note(**{label: numbers[key] for key, label in shown.items() if key in numbers})
-        self.run.write_status("running", self.step)
+        self.reporter.note(self.step, **{label: numbers[key] for key, label in shown.items() if key in numbers})
+        self._alive()
 
     def require_finite(self, numbers: dict[str, float]) -> None:
+        reward = numbers.get("reward/intrinsic", 0.0)
+        if not math.isfinite(reward) and self._sound_objective():
+            where = f"{type(self.agent.objective).__name__}.reward(batch)"
+            raise Diverged(f"the reward is {reward} by step {self.step}: look at {where}, its weights are sound")
         for name, value in numbers.items():
             if not math.isfinite(value):
                 raise Diverged(f"{name} became {value} by step {self.step}: {self._last_good()}")
+
+    def _sound_objective(self) -> bool:
+        """Are the method's weights such that its reward is its own doing?"""
+        return all(bool((value.abs() < 1e6).all()) for value in self.agent.objective.parameters())
 
     def require_finite_update(self) -> None:
         """Before the weights are used for something costly: what the latest update said of itself."""
@@ -233,46 +271,65 @@ class Loop:
         if self._saved_at == self.step and self._result is None:
             return
         self.require_finite_update()
-        for name, value in self.agent.state_dict().items():
-            if value.is_floating_point() and not bool(torch.isfinite(value).all()):
-                raise Diverged(f"the weights {name} are not finite at step {self.step}: {self._last_good()}")
+        tensors = {"agent": self.agent.state_dict(), "optimisers": self.agent.optimiser_state()}
+        for part, values in tensors.items():
+            for name, value in values.items():
+                if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+                    what = "weights" if part == "agent" else "optimiser's"
+                    raise Diverged(f"the {what} {name} are not finite at step {self.step}: {self._last_good()}")
         arrays, state = self.phase.state()
-        mine: dict[str, npt.NDArray[Any]] = {name: getattr(self, name) for name in self._ARRAYS}
         self.run.save_checkpoint(
             self.step,
-            {"agent": self.agent.state_dict(), "optimisers": self.agent.optimiser_state()},
-            {"replay": self.replay.state(), "env": self.env.state(), "loop": mine, "phase": arrays},
+            tensors,
+            {"replay": self.replay.state(), "env": self.env.state(), "loop": self._own_arrays(), "phase": arrays},
             {name: getattr(self, name) for name in self._COUNTERS}
-            | {
-                "rng": self.rng.bit_generator.state,
-                "metrics_bytes": self.logs.metrics.size(),
-                "timing_bytes": self.logs.timing.size(),
-                "phase": state,
-                "result": self._result,
-            },
+            | {"rng": self.rng.bit_generator.state, "phase": state, "result": self._result},
+            (self.logs.metrics, self.logs.timing),
         )
         self._saved_at = self.step
 
-    def _resume(self) -> dict[str, Any] | None:
-        loaded = self.run.load_checkpoint()
+    def _own_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        return {name: getattr(self, name) for name in self._ARRAYS}
+
+    def _resume(self) -> Path | None:
+        """Continue from the newest good checkpoint and return its folder; None if there is none yet."""
+        loaded = self.run.load_checkpoint(restoring.size_limits(self.agent, self.replay, self._own_arrays()))
         if loaded is None:
             return None
-        tensors, arrays, state = loaded
-        self.agent.load_state_dict(tensors["agent"])
-        self.agent.restore_optimisers(tensors["optimisers"])
+        folder = self.run.checkpoints()[-1]
+        with restoring.fitting(folder):
+            restoring.need(all((folder / name).is_file() for name in LOGS), f"it lacks {' or '.join(LOGS)}")
+            self._restore(*loaded)
+        return folder
+
+    def _restore(self, tensors: dict[str, Tensors], arrays: dict[str, Arrays], state: dict[str, Any]) -> None:
+        load_weights(self.agent, tensors["agent"], self.run.path)
+        self.agent.restore_optimisers(tensors["optimisers"] | self._fresh_generator())
+        restoring.require_replay(arrays["replay"], self.replay)
         self.replay.restore(arrays["replay"])
+        restoring.require_like(arrays["loop"], self._own_arrays())
         for name in self._ARRAYS:
             setattr(self, name, np.array(arrays["loop"][name]))
-        for name in self._COUNTERS:
-            setattr(self, name, state[name])
+        self.step = restoring.whole(state, "step", 0, self.config.steps + self.config.num_envs)
+        self.updates = restoring.whole(state, "updates", 0, max(self.earned(self.step), 0))
+        self.next_log = restoring.whole(state, "next_log", 0, self.step + self.config.log_every)
         self.rng.bit_generator.state = state["rng"]
         self.phase.restore(arrays.get("phase", {}), state["phase"])
+        restoring.need(isinstance(state["result"], dict | None), "result must be an object")
         self._result, self._saved_at = state["result"], self.step
         self.env.restore(arrays["env"])
         if not self.env.exact_state:  # its episodes begin anew, and so they do everywhere
             self.phase.after_restart()
             self._begin_episodes(np.ones(self.config.num_envs, np.bool_))
-        return dict(state)
+
+    def _fresh_generator(self) -> Tensors:
+        """The agent's own, where the run goes on with another device: their generators have other states."""
+        if self.config.device == self.run.config.get("device", self.config.device):
+            return {}
+        warnings.warn(
+            "the run goes on with another device: its random numbers begin anew, not to the bit", stacklevel=2
+        )
+        return {"generator": self.agent.optimiser_state()["generator"]}
 
     def _try_status(self, state: str, message: str) -> None:
         with contextlib.suppress(OSError):  # a full disk: the error itself is what the user must see

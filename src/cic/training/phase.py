@@ -10,6 +10,7 @@ import numpy.typing as npt
 from cic.core.types import Array, Batch, Bools, Needs
 from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent
+from cic.runs.folder import Inheritance
 
 if TYPE_CHECKING:
     from cic.training.loop import Loop
@@ -35,8 +36,8 @@ class Phase(ABC):
     def environment(config: Any) -> str:
         """The name of the environment in which it happens."""
 
-    def __init__(self, config: Any) -> None:
-        self.config = config
+    def __init__(self, config: Any, inherited: Inheritance | None = None) -> None:
+        self.config, self.inherited = config, inherited
 
     @property
     @abstractmethod
@@ -75,9 +76,21 @@ class Phase(ABC):
     def uniform(self) -> bool:
         """Are actions drawn uniformly at this step?"""
 
+    def act(self, obs: Array, skill: Array) -> Array:
+        """The actions of the coming step where they are not uniform."""
+        return self.loop.agent.act(obs, skill, explore=True)
+
+    def learns(self) -> bool:
+        """Are the updates that fall due made? At the end of a phase they may not be."""
+        return True
+
     @abstractmethod
     def after_step(self, reward: Array, done: Bools) -> None:
         """What a step brought; before the copies that are done begin anew."""
+
+    def cuts(self) -> bool:
+        """Do all copies begin anew after this step, though their episodes are not over? Asked after `after_step`."""
+        return False
 
     def after_restart(self) -> None:  # noqa: B027  most have nothing to do
         """Every copy begins a new episode, because the environment could not continue where it was."""

@@ -10,8 +10,11 @@ from cic.core.types import Array, Bools, Needs
 from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent
 from cic.learning.objectives import get_objective
-from cic.training.evaluation import Coverage
+from cic.training.diagnosis import diagnose
+from cic.training.evaluation import Coverage, skill_cells
+from cic.training.library import from_replay
 from cic.training.phase import Arrays, Phase
+from cic.training.restoring import require_like, whole
 from cic.training.selection import RandomSkills
 from cic.training.settings import PretrainConfig
 
@@ -56,11 +59,32 @@ class Pretraining(Phase):
     def uniform(self) -> bool:
         return self.loop.step < self.config.warmup
 
+    def act(self, obs: Array, skill: Array) -> Array:
+        return self.loop.agent.act(obs, skill, explore=self.learns())
+
+    def learns(self) -> bool:
+        """Not while the library is made."""
+        return not self.config.library or self.loop.step < self._library_begins
+
+    @property
+    def _library_begins(self) -> int:
+        """The step at which so many rounds are left as the copies need together."""
+        copies = self.config.num_envs
+        last, rounds = -(-self.config.steps // copies) * copies, -(-self.config.library // copies)
+        return last - rounds * self.config.library_steps * copies
+
     def after_step(self, reward: Array, done: Bools) -> None:
-        self._skills.advance(done)
+        space = self.loop.agent.objective.skills
+        self._skills.space = space  # a curriculum lets it grow
+        self._skills.advance(done | self.cuts(), space.every if self.learns() else None)
+
+    def cuts(self) -> bool:
+        """Each skill of the library begins with an episode."""
+        into = self.loop.step + self.config.num_envs - self._library_begins
+        return self.config.library > 0 and into >= 0 and into % (self.config.library_steps * self.config.num_envs) == 0
 
     def after_restart(self) -> None:
-        self._skills.advance(np.ones(self.config.num_envs, np.bool_))
+        self._skills.advance(np.ones(self.config.num_envs, np.bool_), None)
 
     def measure(self) -> dict[str, float]:
         step = self.loop.step
@@ -73,14 +97,39 @@ class Pretraining(Phase):
         for step in self.config.milestones:
             if self.loop.step - self.config.num_envs < step <= self.loop.step:
                 self.loop.run.save_milestone(step, self.loop.agent.state_dict())
+                self._diagnose()
+
+    def _diagnose(self) -> None:
+        """How much a skill matters, from a few skills and starts in an environment of its own."""
+        space, count = self.loop.agent.objective.skills, self.config.diagnosed
+        if space.kind == "none" or not count:
+            return
+        skills = space.sample(count, np.random.default_rng(self.config.seed))
+        found = diagnose(self.loop.agent, self.config.domain, skills, starts=3, seed=self.config.seed, limit=100)
+        self.loop.write_metrics(found.metrics())
 
     def result(self) -> dict[str, Any]:
-        return {"domain": self.config.domain, "objective": self.config.objective, **self.measure()}
+        self._keep_library()
+        measured = self.measure()
+        cells = skill_cells(self.loop.agent, self.config.domain, seed=self.config.seed)
+        if cells is not None:
+            measured |= {"coverage/skill_cells": float(cells)}
+            self.loop.write_metrics({"coverage/skill_cells": float(cells)})
+        return {"domain": self.config.domain, "objective": self.config.objective, **measured}
+
+    def _keep_library(self) -> None:
+        space, config = self.loop.agent.objective.skills, self.config
+        if space.kind == "none":
+            return
+        count, steps = config.library or 128, config.library_steps if config.library else space.every or 200
+        if (found := from_replay(self.loop.replay, count, steps)) is not None:
+            self.loop.run.save_library(found.arrays())
 
     def state(self) -> tuple[Arrays, dict[str, Any]]:
         return self._skills.state() | {"visited": self.coverage.visited}, {"counted": self._counted}
 
     def restore(self, arrays: Arrays, state: dict[str, Any]) -> None:
+        require_like(arrays, self.state()[0])
         self._skills.restore(arrays)
         self.coverage.visited = np.array(arrays["visited"])
-        self._counted = state["counted"]
+        self._counted = whole(state, "counted", 0, self.loop.step)

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
+from collections.abc import Iterator
 from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+class _Console(Console):
+    """rich ends the program when nobody reads it; here that is an error like others."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
 
 
 class Reporter:
@@ -15,7 +24,7 @@ class Reporter:
 
     def __init__(self, title: str, total: int, start: int, quiet: bool = False) -> None:
         self.title, self.total, self.step, self.quiet = title, total, start, quiet
-        self._console = Console(stderr=True)
+        self._console = _Console(stderr=True)
         self._live = self._console.is_terminal and not quiet
         self._first, self._began, self._shown = start, time.monotonic(), 0.0
         self._notes: dict[str, float] = {}
@@ -33,12 +42,14 @@ class Reporter:
     def __enter__(self) -> Reporter:
         if self._live:
             self._task = self._bar.add_task(self.title, total=self.total, completed=self.step, rate="-", notes="")
-            self._bar.start()
+            with self._while_somebody_listens():
+                self._bar.start()
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._live:
-            self._bar.stop()
+            with self._while_somebody_listens():
+                self._bar.stop()
 
     @property
     def rate(self) -> float:
@@ -49,22 +60,36 @@ class Reporter:
         now = time.monotonic()
         if self._live and now - self._shown > 0.5:
             self._shown = now
-            self._bar.update(self._task, completed=step, rate=f"{self.rate:,.0f}", notes=self._text())
+            with self._while_somebody_listens():
+                self._bar.update(self._task, completed=step, rate=f"{self.rate:,.0f}", notes=self._text())
 
-    def note(self, **numbers: float) -> None:
-        """The latest values of what is worth watching; on a plain output, also the moment to print a line."""
+    def note(self, step: int, **numbers: float) -> None:
+        """The values logged at a step; on a plain output, also the moment to print a line."""
         self._notes |= numbers
+        self.step = step
         if not self._live and not self.quiet:
-            line = f"{self.title}  step {self.step:,}/{self.total:,}"
-            if self.rate > 0:
-                left = (self.total - self.step) / self.rate / 60
-                line += f"  {self.rate:,.0f} steps/s  {left:.1f} min left"
-            print(f"{line}  {self._text()}", file=sys.stderr, flush=True)
+            line = f"{self.title}  step {step:,}/{self.total:,}"
+            if self.rate > 0 and step < self.total:
+                line += f"  {self.rate:,.0f} steps/s  {(self.total - step) / self.rate / 60:.1f} min left"
+            self._print(f"{line}  {self._text()}")
 
     def say(self, line: str) -> None:
         """A line for the reader, above the bar."""
         if not self.quiet:
-            self._console.print(f"{self.title}  {line}", highlight=False, soft_wrap=True)
+            with self._while_somebody_listens():
+                self._console.print(f"{self.title}  {line}", highlight=False, soft_wrap=True)
+
+    def _print(self, line: str) -> None:
+        with self._while_somebody_listens():
+            print(line, file=sys.stderr, flush=True)
+
+    @contextlib.contextmanager
+    def _while_somebody_listens(self) -> Iterator[None]:
+        """A log pipe or a terminal that goes away must not take the run with it."""
+        try:
+            yield
+        except OSError:
+            self.quiet, self._live = True, False
 
     def _text(self) -> str:
         return "  ".join(f"{name.replace('_', ' ')} {value:.3g}" for name, value in self._notes.items())

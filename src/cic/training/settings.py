@@ -52,8 +52,20 @@ class LoopConfig(Generic[L]):
     """Threads of a matrix product."""
     compile: Mode = "auto"
     """Compile the updates (20 s, needs g++): on, off, or auto, which is on from 10,000 updates."""
+    env_timeout: float = 0.0
+    """Seconds after which an environment of yours that does not come back from a step ends the run; 0 is never."""
     wandb: bool = False
-    """Also log to Weights & Biases (needs the extra `wandb`)."""
+    """Also log to Weights & Biases (needs the extra `wandb`; WANDB_MODE=offline needs no network)."""
+    wandb_project: str = "cic"
+    """Project in Weights & Biases."""
+    wandb_entity: str = ""
+    """User or team in Weights & Biases; by default the one who is logged in."""
+    wandb_group: str = ""
+    """Group of runs in Weights & Biases."""
+    wandb_tags: tuple[str, ...] = ()
+    """Tags in Weights & Biases."""
+    keep_physics: bool = False
+    """Keep the simulator's state of each step in the replay, for `cic export`."""
     learner: str = "ddpg"
     """The RL algorithm that maximises the reward: ddpg (as in URLB), td3 or sac."""
     learning: L
@@ -64,6 +76,12 @@ class LoopConfig(Generic[L]):
             require(getattr(self, name) >= 1, f"{name} must be at least 1, not {getattr(self, name)}")
         require(0 <= self.seed < 2**31, f"seed must lie in [0, 2³¹), not {self.seed}")
         require(self.warmup >= 0, f"warmup must not be negative, not {self.warmup}")
+        require(0 <= self.env_timeout <= 1e6, f"env_timeout must lie in [0, 10⁶] seconds, not {self.env_timeout}")
+        require(self.num_envs <= 10_000, f"num_envs must be at most 10,000, not {self.num_envs:,}")
+        require(
+            self.steps >= self.num_envs,
+            f"{self.num_envs} copies take {self.num_envs} steps at once: steps must be at least that, not {self.steps}",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,15 +89,30 @@ class PretrainConfig(LoopConfig[L], Generic[O, L]):
     """Discover skills in a domain without its rewards."""
 
     domain: str
-    """walker, quadruped, jaco, point_mass, hopper, gridworld, gymnasium:ID or your own."""
+    """walker, quadruped, jaco, point_mass, hopper, gridworld, ant, half_cheetah, gymnasium:ID or your own."""
     objective: str = "cic"
     """The method: `cic objectives` lists them."""
     preset: str = "released"
     """A named set of the method's options; CIC has released and paper."""
     milestones: tuple[int, ...] = (100_000, 500_000, 1_000_000, 2_000_000)
     """Steps whose weights are kept for good."""
+    diagnosed: int = 12
+    """Skills that act for a hundred steps from three starts each at every milestone, in an environment of their own, to
+    log how much a skill matters; 0 for none."""
+    library: int = 0
+    """Skills that act for `library_steps` each at the end, without noise or updates, so that a finetuning knows what
+    they do; 0 takes the last skills of the training itself, whose policy is a little older."""
+    library_steps: int = 250
+    """Steps of each of those skills."""
     options: O
     """The method's own options."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.diagnosed >= 0, f"diagnosed must not be negative, not {self.diagnosed}")
+        require(self.library >= 0 and self.library_steps >= 1, "library must not be negative, library_steps at least 1")
+        taken = self.library * self.library_steps
+        require(taken < self.steps, f"the library takes {taken} steps, the run has {self.steps}: make it smaller")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,11 +129,20 @@ class FinetuneSettings(LoopConfig[L], Generic[L]):
     """Steps between evaluations."""
     eval_episodes: int = 10
     """Episodes of an evaluation, under the mean action."""
+    pull: float = 0.0
+    """How strongly the policy is held at the chosen skill's own actions, in units of the value; it fades."""
+    pull_updates: int = 1_000
+    """Updates after which that pull is gone."""
+    check_steps: int = 0
+    """Last steps of the budget, in which the chosen skill alone and then the tuned policy act without noise, half of
+    them each: the better one is kept. 0 keeps the tuned policy unseen, as the paper does."""
     selection: SearchConfig = field(default_factory=SearchConfig)
     """The search for a skill at the beginning."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(self.pull >= 0 and self.pull_updates >= 1, "pull must not be negative, pull_updates at least 1")
+        require(0 <= self.check_steps < self.steps, f"check_steps must lie below steps, not at {self.check_steps}")
         require(self.eval_every >= 1 and self.eval_episodes >= 1, "eval_every and eval_episodes must be at least 1")
 
 
@@ -128,7 +170,7 @@ _PAPER: dict[str, Any] = {"learning": {}, "threads": 2}
 
 SCALES: dict[str, dict[str, dict[str, Any]]] = {
     "smoke": {
-        "pretrain": {**_SMOKE, "steps": 400, "milestones": (200,)},
+        "pretrain": {**_SMOKE, "steps": 400, "milestones": (200,), "diagnosed": 0},
         "finetune": {
             **_SMOKE,
             "steps": 300,
@@ -148,25 +190,31 @@ SCALES: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-def _scale(scale: str, kind: str, learner: str) -> dict[str, Any]:
+def _scale(scale: str, kind: str, learner: str, recommended: dict[str, Any] | None = None) -> dict[str, Any]:
     if scale not in SCALES:
         raise unknown("scale", scale, SCALES)
+    own = recommended or {}
     settings = {"scale": scale, "learner": learner, **SCALES[scale][kind]}
-    return settings | {"learning": get_learner(learner).Config(**settings["learning"])}
+    if scale == "paper":
+        settings |= own.get("run", {})
+    learning = own.get("learning", {}) | settings["learning"]
+    return settings | {"learning": get_learner(learner).Config(**learning)}
 
 
 def pretrain_defaults(
-    domain: str, objective: str = "cic", scale: str = "laptop", preset: str | None = None, learner: str = "ddpg"
+    domain: str, objective: str = "cic", scale: str = "laptop", preset: str | None = None, learner: str | None = None
 ) -> Any:
-    """A method's config at a scale, before the user's own settings."""
+    """A method's config at a scale, before the user's own settings. Without `learner`, the preset's own."""
     cls = get_objective(objective)
     preset = preset or next(iter(cls.presets))
     if preset not in cls.presets:
         raise unknown(f"preset of {objective}", preset, cls.presets)
     options = cls.Options(**cls.scales.get(scale, {}) | cls.presets[preset])
-    return PretrainConfig(
-        domain=domain, objective=objective, preset=preset, options=options, **_scale(scale, "pretrain", learner)
-    )
+    recommended = cls.recommended.get(preset, {})
+    wanted = recommended.get("learner", "ddpg")
+    chosen = learner or wanted
+    shared = _scale(scale, "pretrain", chosen, recommended if chosen == wanted else None)
+    return PretrainConfig(domain=domain, objective=objective, preset=preset, options=options, **shared)
 
 
 def finetune_defaults(task: str, scale: str = "laptop", learner: str = "ddpg") -> FinetuneSettings[Any]:

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar
 
+import gymnasium
 import mujoco
 import numpy as np
 import numpy.typing as npt
@@ -126,6 +127,17 @@ def suite_file(filename: str) -> str:
     if spec is None or not spec.submodule_search_locations:
         raise UserError("dm_control is not installed: pip install dm_control")
     return str(Path(spec.submodule_search_locations[0], "suite", filename))
+
+
+def gymnasium_file(filename: str) -> str:
+    """The path of a model of Gymnasium's MuJoCo environments."""
+    return str(Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets" / filename)
+
+
+def shaken_start(model: Any, data: Any, random: np.random.RandomState) -> None:
+    """Gymnasium's start: positions within 0.1 of the model's own, velocities normal with deviation 0.1."""
+    data.qpos[:] = model.qpos0 + random.uniform(-0.1, 0.1, model.nq)
+    data.qvel[:] = 0.1 * random.standard_normal(model.nv)
 
 
 def randomise_joints(model: Any, data: Any, random: np.random.RandomState) -> None:

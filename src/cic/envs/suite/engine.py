@@ -62,6 +62,10 @@ class Engine:
         self.table[index] = np.concatenate(self._scratch_views, axis=None)
         self._domain.squash(self.obs[index : index + 1])
 
+    def physics(self) -> Floats:
+        """(N, nq + nv + na): positions, velocities and activations, as dm_control's `physics.get_state()`."""
+        return np.concatenate([self._batch.qpos, self._batch.qvel, self._batch.act], axis=1)
+
     def state(self) -> dict[str, Floats]:
         """The physics, and what was last looked at: force and acceleration sensors lag one physics step behind."""
         return {"physics": self._batch.state.copy(), "table": self.table.copy()}

@@ -53,6 +53,9 @@ class SuiteEnv(VectorEnv):
     def _begin(self, index: int) -> None:
         self._engine.begin(index, self._random[index])
 
+    def physics(self) -> npt.NDArray[np.float64]:
+        return self._engine.physics()
+
     def state(self) -> State:
         return {
             **self._engine.state(),

@@ -79,6 +79,10 @@ class Learner(nn.Module):
         """The learner with fresh weights, drawn from torch's global generator: the actor's first."""
 
     @abstractmethod
+    def mean_action(self, x: Tensor, actor: nn.Module | None = None) -> Tensor:
+        """(N, action): what the policy, or another actor of its kind, does without exploring."""
+
+    @abstractmethod
     def act(self, x: Tensor, explore: bool, generator: torch.Generator) -> Tensor:
         """(N, action) in (-1, 1): the mean action, or one that explores."""
 
@@ -99,6 +103,16 @@ class Learner(nn.Module):
         elif critic == "trunk":
             self.critic.trunk.load_state_dict(_below("critic.trunk.", weights))
         self.target.load_state_dict(self.critic.state_dict())
+
+    def anchored(self, value: Tensor, action: Tensor, batch: Batch) -> Tensor:
+        """The actor's loss: minus the value of its action, and a pull towards the action that the batch says to keep.
+
+        The pull is in units of the value itself, so that it means the same for every reward.
+        """
+        if "anchor" not in batch.extras:
+            return -value
+        distance = (action - batch.extras["anchor"]).square().mean()
+        return -value + batch.extras["pull"] * value.detach().abs() * distance
 
     @torch.no_grad()
     def follow(self) -> None:

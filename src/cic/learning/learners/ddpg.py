@@ -51,8 +51,12 @@ class DDPG(Learner):
     def build(cls, config: DDPGConfig, input_dim: int, action_dim: int, make_critic: Callable[[], Critic]) -> DDPG:
         return cls(config, Actor(input_dim, action_dim, config.hidden), make_critic())
 
+    def mean_action(self, x: Tensor, actor: nn.Module | None = None) -> Tensor:
+        action: Tensor = (actor or self.actor)(x).tanh()
+        return action
+
     def act(self, x: Tensor, explore: bool, generator: torch.Generator) -> Tensor:
-        action: Tensor = self.actor(x).tanh()
+        action = self.mean_action(x)
         if explore and self.config.noise:
             action = action + self.config.noise * normal_like(action, generator)
         return action.clamp(-EDGE, EDGE)
@@ -76,8 +80,9 @@ class DDPG(Learner):
         return self.critic.td_loss(self.target, batch, next_action, 0.0)
 
     def actor_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Metrics]:
-        action = straight_through_clamp(self.actor(batch.obs).tanh() + noise)
-        loss = -self.critic(batch.obs, action, batch.skill).amin(dim=0).mean()
+        mean = self.mean_action(batch.obs)
+        action = straight_through_clamp(mean + noise)
+        loss = self.anchored(self.critic(batch.obs, action, batch.skill).amin(dim=0).mean(), mean, batch)
         return loss, {"actor/loss": loss.detach()}
 
     def _noise(self, action: Tensor, generator: torch.Generator) -> Tensor:

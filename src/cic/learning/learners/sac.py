@@ -57,6 +57,10 @@ class SAC(Learner):
     def build(cls, config: SACConfig, input_dim: int, action_dim: int, make_critic: Callable[[], Critic]) -> SAC:
         return cls(config, Actor(input_dim, 2 * action_dim, config.hidden), make_critic())
 
+    def mean_action(self, x: Tensor, actor: nn.Module | None = None) -> Tensor:
+        mean, _ = (actor or self.actor)(x).chunk(2, dim=-1)
+        return torch.tanh(mean)
+
     def act(self, x: Tensor, explore: bool, generator: torch.Generator) -> Tensor:
         mean, log_std = self._gaussian(x)
         raw = mean + log_std.exp() * normal_like(mean, generator) if explore else mean
@@ -87,7 +91,8 @@ class SAC(Learner):
     def actor_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Metrics]:
         action, log_density = self._sample(batch.obs, noise)
         value = self.critic(batch.obs, action, batch.skill).amin(dim=0)  # (B, 1)
-        loss = (self.log_alpha.exp().detach() * log_density - value).mean()
+        entropy = -self.log_alpha.exp().detach() * log_density.mean()
+        loss = self.anchored(value.mean(), action, batch) - entropy
         return loss, {"actor/loss": loss.detach(), "actor/entropy": -log_density.detach().mean()}
 
     def temperature_loss(self, entropy: Tensor, action: Tensor) -> tuple[Tensor, Metrics]:

@@ -57,8 +57,12 @@ class TD3(Learner):
     def build(cls, config: TD3Config, input_dim: int, action_dim: int, make_critic: Callable[[], Critic]) -> TD3:
         return cls(config, Actor(input_dim, action_dim, config.hidden), make_critic())
 
+    def mean_action(self, x: Tensor, actor: nn.Module | None = None) -> Tensor:
+        action: Tensor = (actor or self.actor)(x).tanh()
+        return action
+
     def act(self, x: Tensor, explore: bool, generator: torch.Generator) -> Tensor:
-        action: Tensor = self.actor(x).tanh()
+        action = self.mean_action(x)
         if explore and self.config.noise:
             action = action + self.config.noise * normal_like(action, generator)
         return action.clamp(-EDGE, EDGE)
@@ -86,7 +90,8 @@ class TD3(Learner):
         return self.critic.td_loss(self.target, batch, next_action, 0.0)
 
     def actor_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
-        loss = -self.critic(batch.obs, self.actor(batch.obs).tanh(), batch.skill)[0].mean()
+        action = self.mean_action(batch.obs)
+        loss = self.anchored(self.critic(batch.obs, action, batch.skill)[0].mean(), action, batch)
         return loss, {"actor/loss": loss.detach()}
 
     def get_extra_state(self) -> Tensor:

@@ -1,6 +1,29 @@
 """One file per method."""
 
-from cic.learning.objectives import aps, apt, cic, ddpg, diayn, disagreement, fixed, icm, proto, rnd, smm  # noqa: F401  registers
+from cic.learning.objectives import (  # noqa: F401  registers
+    aps,
+    apt,
+    becl,
+    cic,
+    csf,
+    dads,
+    ddpg,
+    diayn,
+    disagreement,
+    fb,
+    fixed,
+    hilp,
+    icm,
+    lsd,
+    metra,
+    proto,
+    rnd,
+    smm,
+    ssn4hrl,
+    valor,
+    vic,
+    visr,
+)
 from cic.learning.objectives.base import NoOptions, Objective, SkillSpace, get_objective, objectives, register
 
 __all__ = ["NoOptions", "Objective", "SkillSpace", "get_objective", "objectives", "register"]

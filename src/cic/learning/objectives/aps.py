@@ -24,13 +24,7 @@ from cic.core.types import Batch, Metrics, Spaces
 from cic.learning.networks import Critic, mlp, orthogonal_init
 from cic.learning.objectives.base import Objective, SkillSpace, register
 from cic.learning.particles import RunningStatistics, knn_distances
-
-
-class SuccessorCritic(Critic):
-    """Heads that say successor features ψ; the value of a skill is its product with them."""
-
-    def forward(self, x: Tensor, action: Tensor, skill: Tensor) -> Tensor:
-        return (self.features(x, action) * skill).sum(dim=-1, keepdim=True)  # (2, B, 1)
+from cic.learning.successor import SuccessorCritic, least_squares
 
 
 @dataclass(frozen=True)
@@ -91,11 +85,5 @@ class APS(Objective):
 
     @torch.no_grad()
     def infer_skill(self, next_obs: Tensor, reward: Tensor) -> Tensor | None:
-        """(dim,): the skill whose product with the features is nearest to the rewards (N, 1).
-
-        In double precision and by the pseudo-inverse, for features that do not span their space. Rewards that say
-        nothing (all zero, as before a sparse task is first solved) give none: a zero skill has no value to learn.
-        """
-        features = F.normalize(self.features(next_obs), dim=1).double()
-        solution = (torch.linalg.pinv(features) @ reward.double()).squeeze(1).to(next_obs.dtype)
-        return F.normalize(solution, dim=0) if solution.norm() > 1e-6 else None
+        """(dim,): the skill whose product with the features is nearest to the rewards (N, 1)."""
+        return least_squares(F.normalize(self.features(next_obs), dim=1), reward)

@@ -104,6 +104,9 @@ class CIC(Objective):
             "encode_policy": True,
         },
     }
+    scales: ClassVar[dict[str, dict[str, Any]]] = {
+        "smoke": {"loss": "infonce"}
+    }  # released degenerates at small batches
     options: CICOptions
 
     def __init__(self, spaces: Spaces, hidden: int, options: CICOptions) -> None:

@@ -1,0 +1,111 @@
+"""Finetuning on point_mass with the demo's budget: from a skill of the library, against its chosen skill and scratch.
+
+python results/adaptation/study.py run --out runs/adaptation --seeds 0 1 4
+python results/adaptation/study.py table results/adaptation/data
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import cic
+
+SMALL = {"hidden": 64, "batch": 128, "lr": 1e-3, "log_every": 5_000, "checkpoint_every": 100_000, "quiet": True}
+PRETRAIN = {
+    "steps": 64_000,
+    "warmup": 1_000,
+    "skill_dim": 16,
+    "skill_every": 100,
+    "normaliser": "std",
+    "milestones": (),
+}
+LIBRARY = {"library": 96, "library_steps": 500}
+BUDGET = {**SMALL, "steps": 3_000, "warmup": 400}
+SEARCHES: dict[str, dict[str, Any]] = {
+    "cic": {"search": "library", "search_steps": 1_600, "trial_steps": 100, "finalists": 2, "check_steps": 600},
+    "cic2": {"search": "library", "search_steps": 2_400, "trial_steps": 150, "finalists": 3, "check_steps": 400},
+}
+CORNERS = ("top_left", "top_right", "bottom_left", "bottom_right")
+KEPT = ("config.json", "metrics.jsonl", "result.json", "trials.json", "alone.json")
+
+
+def run(out: Path, seeds: list[int]) -> None:
+    """What is there already is not run again."""
+    for seed in seeds:
+        skills = out / str(seed) / "skills"
+        if not (skills / "result.json").exists():
+            cic.pretrain("point_mass", "cic", out=skills, seed=seed, **SMALL, **PRETRAIN, **LIBRARY)
+        for corner in CORNERS:
+            task, shared = f"point_mass-reach_{corner}", {"seed": seed, **BUDGET}
+            for name, search in SEARCHES.items():
+                tuned = out / str(seed) / f"{corner}-{name}"
+                if not (tuned / "alone.json").exists():
+                    result = cic.finetune(skills, task, out=tuned, **shared, **search).result
+                    alone = cic.evaluate(skills, skill=np.array(result["skill"]), seed=seed).returns[f"reach_{corner}"]
+                    (tuned / "alone.json").write_text(json.dumps({"skill_alone": float(np.mean(alone))}))
+            scratch = out / str(seed) / f"{corner}-scratch"
+            if not (scratch / "result.json").exists():
+                cic.finetune(None, task, out=scratch, **shared)
+
+
+def keep(source: Path, data: Path) -> None:
+    """Every run without its weights."""
+    for config in source.glob("*/*/config.json"):
+        target = data / config.parent.relative_to(source)
+        target.mkdir(parents=True, exist_ok=True)
+        for name in KEPT:
+            if (config.parent / name).exists():
+                shutil.copy(config.parent / name, target / name)
+
+
+def read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def table(data: Path, name: str) -> None:
+    rows = []
+    print(f"{name}: {SEARCHES[name]}\n")
+    print("| seed | corner | skill alone | finetuned | kept | scratch |\n|---|---|---|---|---|---|")
+    for tuned in sorted(data.glob(f"*/*-{name}/result.json")):
+        seed, corner = tuned.parts[-3], tuned.parent.name.removesuffix(f"-{name}")
+        result, alone = read(tuned), read(tuned.parent / "alone.json")["skill_alone"]
+        other = tuned.parent.parent / f"{corner}-scratch" / "result.json"
+        scratch = read(other)["return"] if other.exists() else np.nan
+        rows.append([alone, result["return"], scratch])
+        print(f"| {seed} | {corner} | {alone:.0f} | {result['return']:.0f} | {result['kept']} | {scratch:.0f} |")
+    alone, finetuned, scratch = np.array(rows).T
+    known = np.isfinite(scratch)
+    print(f"| mean | | {alone.mean():.0f} | {finetuned.mean():.0f} | | {scratch[known].mean():.0f} |\n")
+    worse = int((finetuned[known] < scratch[known]).sum())
+    below = int((finetuned < alone - 50).sum())
+    print(f"Worse than scratch: {worse} of {known.sum()}. Worse than its skill by over 50: {below} of {len(alone)}.")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(required=True, dest="verb")
+    running, keeping, showing = (verbs.add_parser(name) for name in ("run", "keep", "table"))
+    running.add_argument("--out", type=Path, required=True)
+    running.add_argument("--seeds", type=int, nargs="+", required=True)
+    keeping.add_argument("source", type=Path)
+    for each in (keeping, showing):
+        each.add_argument("data", type=Path)
+    given = parser.parse_args()
+    if given.verb == "run":
+        run(given.out, given.seeds)
+    elif given.verb == "keep":
+        keep(given.source, given.data)
+    else:
+        for name in SEARCHES:
+            table(given.data, name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,15 @@
+#!/bin/sh
+# results/beyond-the-paper/run.sh RUNS SEED PART: the pre-trainings of this page, one after the other.
+runs=$1 seed=$2 part=$3
+run() { # METHOD DOMAIN STEPS [settings]
+    method=$1 domain=$2 steps=$3; shift 3
+    [ -e "$runs/$method-$domain-$seed/result.json" ] ||
+        python -m cic.cli pretrain --objective "$method" --domain "$domain" --steps "$steps" --seed "$seed" --compile off \
+            --quiet --out "$runs/$method-$domain-$seed" "$@"
+}
+case $part in
+point_mass) for method in metra diayn cic; do run $method point_mass 20000; done ;;
+walker) for method in visr becl csf dads; do run $method walker 20000 --preset urlb; done ;;
+zero-shot) for method in fb hilp; do run $method walker 50000 --update-every 4; done ;;
+ant) for method in metra diayn cic; do run $method ant 40000 --update-every 4; done ;;
+esac

@@ -1,0 +1,66 @@
+"""The user's own code, imported because an option or an environment variable asks for it.
+
+Objectives and environments register themselves when their module is imported, so `--import surprise.py` makes
+`--objective surprise` work. What was imported is noted in the run; opening a run never imports anything by itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+from cic.core.errors import UserError
+
+VARIABLE = "CIC_IMPORT"
+HINT = "(one of your own needs `--import FILE.py`)"
+_IMPORTED: list[str] = []
+
+
+def import_first(names: list[str]) -> None:
+    """Modules by name, or files by path; those of the environment variable (separated by commas) come first."""
+    for name in [*filter(None, os.environ.get(VARIABLE, "").split(",")), *names]:
+        try:
+            recorded = _import(name)
+        except UserError:
+            raise
+        except Exception as error:  # whatever the user's code does
+            raise UserError(f"cannot import {name}: {type(error).__name__}: {error}") from error
+        if recorded not in _IMPORTED:
+            _IMPORTED.append(recorded)
+
+
+def imported() -> list[str]:
+    """What `import_first` imported: module names and absolute paths, for the run's record."""
+    return list(_IMPORTED)
+
+
+def _import(name: str) -> str:
+    path = Path(name)
+    if path.suffix != ".py" and not path.exists():
+        if (here := os.getcwd()) not in sys.path:
+            sys.path.insert(0, here)  # as `python script.py` would have found it
+        importlib.import_module(name)
+        return name
+    if not path.is_file():
+        raise UserError(f"cannot import {name}: there is no such file")
+    path = path.resolve()
+    known = sys.modules.get(path.stem)
+    if known is not None and getattr(known, "__file__", None) == str(path):
+        return str(path)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        if known is None:
+            del sys.modules[path.stem]
+        else:
+            sys.modules[path.stem] = known
+        raise
+    return str(path)

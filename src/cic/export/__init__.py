@@ -1,0 +1,20 @@
+"""What leaves a run for other programs: its experience (ExORL, Minari) and its policy (ONNX, torch.export).
+
+from cic.export import episodes_of, export_policy, read_exorl, write_exorl, write_minari
+"""
+
+from cic.export.episodes import Episode, Experience, episodes_of
+from cic.export.exorl import read_exorl, write_exorl
+from cic.export.minari import read_minari, write_minari
+from cic.export.policy import export_policy
+
+__all__ = [
+    "Episode",
+    "Experience",
+    "episodes_of",
+    "export_policy",
+    "read_exorl",
+    "read_minari",
+    "write_exorl",
+    "write_minari",
+]

@@ -1,0 +1,176 @@
+"""FB, forward-backward representations (Touati & Ollivier 2021; Touati et al. 2023): F(s, a, z) · B(s') is how much a
+policy will be at s', for every s' at once, so that a reward names its skill without any learning.
+
+    M_ij   = F(s_i, a_i, z_i) · B(s'_j),  M' the same by the target networks at (s'_i, a'_i)
+    critic = Σ_k [½ mean_{i≠j} (M_k,ij − γ_i min_k M'_k,ij)² − mean_i M_k,ii]
+             + κ [mean_{i≠j} (B_i · B_j)² − 2 mean_i ‖B_i‖²]
+    Q      = F(s, a, z) · z
+    z*     = √d · the direction of mean r(s') B(s')
+
+Skills lie on the sphere of radius √d and are redrawn in each update: half from the prior, half as B(s) of states of the
+batch. B is of length √d. It learns with F in the critic's own rule, so this objective itself learns nothing and pays
+nothing; its `reward` is empty features. Finetuning keeps B with the critic's trunk.
+
+Deviations from the released code: skills drawn and steps collected online (it learns from data sets); the actor is the
+learner's own, without a stream for the state alone; B has half of the width H (512 of 1,024; it has 526); the optional
+loss on F · z is left out, as there by default. It mixes skills by B(s) and learns B(s'), as here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from cic.core.config import require
+from cic.core.types import Batch, Metrics, Needs, Spaces
+from cic.learning.networks import Critic, mlp, orthogonal_init, trunk
+from cic.learning.objectives.base import Objective, SkillSpace, register
+
+
+class Streams(nn.Module):
+    """What F's heads share, one stream for (s, a) and one for (s, z), and beside them B: all that finetuning keeps."""
+
+    def __init__(self, spaces: Spaces, skill: int, hidden: int) -> None:
+        super().__init__()
+        self.obs, self.width = spaces.obs, max(hidden // 2, 1)
+        self.with_action, self.with_skill = (
+            nn.Sequential(trunk(spaces.obs + other, hidden), nn.Linear(hidden, self.width), nn.ReLU(inplace=True))
+            for other in (spaces.action, skill)
+        )
+        self.backward_net = nn.Sequential(trunk(spaces.obs, self.width), mlp(self.width, self.width, skill))
+
+    def forward(self, x: Tensor, action: Tensor) -> Tensor:
+        with_action = self.with_action(torch.cat([x[:, : self.obs], action], dim=-1))
+        return torch.cat([with_action, self.with_skill(x)], dim=-1)
+
+    def backward_features(self, obs: Tensor) -> Tensor:
+        """B (N, d), of length √d."""
+        features = self.backward_net(obs)
+        return math.sqrt(features.shape[-1]) * F.normalize(features, dim=-1)
+
+
+class ForwardBackwardCritic(Critic):
+    """F's two heads, B, and the rule by which both learn. `x` is (s, z)."""
+
+    trunk: Streams  # type: ignore[assignment]
+
+    def __init__(self, spaces: Spaces, skill: int, hidden: int, orthogonality: float) -> None:
+        nn.Module.__init__(self)
+        self.trunk = Streams(spaces, skill, hidden)
+        self.heads = nn.ModuleList(mlp(2 * self.trunk.width, hidden, skill) for _ in range(2))
+        self.orthogonality = orthogonality
+        self.apply(orthogonal_init)
+
+    def features(self, x: Tensor, action: Tensor) -> Tensor:
+        shared = self.trunk(x, action)
+        return torch.stack([head(shared) for head in self.heads])
+
+    def forward(self, x: Tensor, action: Tensor, skill: Tensor) -> Tensor:
+        return (self.features(x, action) * skill).sum(dim=-1, keepdim=True)
+
+    def measure(self, x: Tensor, action: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
+        """M (2, B, N) over the states (N, …), whose first entries are observations; and their B (N, d)."""
+        backward = self.trunk.backward_features(states[:, : self.trunk.obs])
+        return self.features(x, action) @ backward.T, backward
+
+    def td_loss(
+        self, target: Critic, batch: Batch, next_action: Tensor, bonus: Tensor | float
+    ) -> tuple[Tensor, Metrics]:
+        if batch.reward.shape[1] == 1:  # a task pays
+            return super().td_loss(target, batch, next_action, bonus)
+        assert isinstance(target, ForwardBackwardCritic)
+        with torch.no_grad():
+            later = target.measure(batch.next_obs, next_action, batch.next_obs)[0].amin(dim=0)
+            goal = batch.discount * later  # (B, B)
+        measure, backward = self.measure(batch.obs, batch.action, batch.next_obs)
+        likeness = backward @ backward.T
+        fit = 0.5 * _off_diagonal((measure - goal).square()) - measure.diagonal(dim1=1, dim2=2).mean(dim=1)
+        spread = _off_diagonal(likeness.square()) - 2 * likeness.diagonal().mean()
+        loss = fit.sum() + self.orthogonality * spread
+        q = (measure.detach().mean(dim=0).diagonal()).mean()
+        return loss, {"critic/loss": loss.detach(), "critic/measure": q, "critic/likeness": spread.detach()}
+
+
+def _off_diagonal(table: Tensor) -> Tensor:
+    """The mean over i ≠ j of (…, B, B)."""
+    count = table.shape[-1]
+    total = table.sum(dim=(-2, -1)) - table.diagonal(dim1=-2, dim2=-1).sum(dim=-1)
+    return total / (count * (count - 1))
+
+
+@dataclass(frozen=True)
+class FBOptions:
+    skill_dim: int = 50
+    """d, dimension of skills, F and B."""
+    skill_every: int = 300
+    """Steps for which a skill is kept in pre-training."""
+    orthogonality: float = 1.0
+    """κ, weight of the loss that spreads B."""
+    mixed_skills: float = 0.5
+    """Share of an update's skills that are B of a state instead of a draw from the prior."""
+
+    def __post_init__(self) -> None:
+        require(self.skill_dim >= 2, f"skill_dim must be at least 2, not {self.skill_dim}")
+        require(self.skill_every >= 1, f"skill_every must be at least 1, not {self.skill_every}")
+        require(self.orthogonality >= 0, f"orthogonality must not be negative, is {self.orthogonality}")
+        require(0 <= self.mixed_skills <= 1, f"mixed_skills must lie in [0, 1], not {self.mixed_skills}")
+
+
+@register("fb")
+class FB(Objective):
+    """Forward and backward maps of where policies lead (Touati & Ollivier 2021)."""
+
+    Options = FBOptions
+    title = "FB"
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"released": {}, "urlb": {}}
+    recommended: ClassVar[dict[str, dict[str, Any]]] = {"released": {"learner": "ddpg", "learning": {"nstep": 1}}}
+    scales: ClassVar[dict[str, dict[str, Any]]] = {"smoke": {"skill_dim": 8}}
+    options: FBOptions
+
+    def __init__(self, spaces: Spaces, hidden: int, options: FBOptions) -> None:
+        super().__init__(spaces, hidden, options)
+        # The learner owns the critic, B included: a tuple keeps it out of this module's own weights.
+        self._critic = (ForwardBackwardCritic(spaces, options.skill_dim, hidden, options.orthogonality),)
+
+    @property
+    def skills(self) -> SkillSpace:
+        options = self.options
+        return SkillSpace("sphere", options.skill_dim, options.skill_every, radius=math.sqrt(options.skill_dim))
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(nstep=1)
+
+    def make_critic(self) -> Critic:
+        return self._critic[0]
+
+    @torch.no_grad()
+    def prepare(self, batch: Batch, generator: torch.Generator) -> Batch:
+        count, device = len(batch.obs), batch.obs.device
+        drawn = self.skills.draw(count, generator)
+        order = torch.randperm(count, generator=generator, device=device)
+        mixed = torch.rand(count, 1, generator=generator, device=device) < self.options.mixed_skills
+        return batch._replace(skill=torch.where(mixed, self._backward(batch.obs[order]), drawn))
+
+    @torch.no_grad()
+    def reward(self, batch: Batch) -> Tensor:
+        return torch.zeros_like(batch.skill)
+
+    def _backward(self, obs: Tensor) -> Tensor:
+        return self._critic[0].trunk.backward_features(obs)
+
+    @torch.no_grad()
+    def infer_skill(self, next_obs: Tensor, reward: Tensor) -> Tensor | None:
+        direction = (reward * self._backward(next_obs)).mean(dim=0)
+        if not direction.norm() > 1e-6:
+            return None
+        return self.skills.radius * F.normalize(direction, dim=0)
+
+    @torch.no_grad()
+    def goal_skill(self, obs: Tensor, goal: Tensor) -> Tensor:
+        return self._backward(goal)

@@ -1,0 +1,101 @@
+"""SSN4HRL, stochastic neural networks for hierarchical reinforcement learning (Florensa et al. 2017): be fast, and be
+where no other skill is.
+
+    reward = w ‖p(s') − p(s)‖ − ½ c ‖a‖² + α log(n(z, cell) / n(cell)),  cell the square of side 1/5 that holds p(s')
+
+p is the position in a plane, entries of the observation that `plane` names; n counts a batch. Nothing is learned but
+the policy, whose input is (s, z, s ⊗ z), the released bilinear form. The released code pays the speed of the body's
+centre (0.01 of the squared actions taken off, α 0.05, side 1/5) in rllab's swimmer and snake.
+
+Deviations: URLB's learner on replayed batches instead of TRPO on batches of 50,000 fresh steps; the speed is that in
+the plane, over the step of the batch; 16 skills, so that it compares with DIAYN, where the paper has 6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from cic.core.config import require
+from cic.core.types import Batch, Metrics, Needs, Spaces
+from cic.learning.objectives.base import Objective, SkillSpace, register
+
+
+@dataclass(frozen=True)
+class SSN4HRLOptions:
+    skill_dim: int = 16
+    """Number of skills; each is kept for a whole episode."""
+    plane: tuple[int, ...] = (0, 1)
+    """Entries of the observation that are the position in the plane."""
+    cells_per_unit: float = 5.0
+    """Cells along one unit of the plane."""
+    speed_weight: float = 10.0
+    """w, weight of the way travelled in a step."""
+    control_cost: float = 0.01
+    """c, weight of the squared actions."""
+    information_weight: float = 0.05
+    """α, weight of the information that a cell holds on the skill."""
+
+    def __post_init__(self) -> None:
+        require(self.skill_dim >= 2, f"skill_dim must be at least 2, not {self.skill_dim}")
+        require(len(self.plane) >= 1 and min(self.plane) >= 0, "plane must name entries of the observation, from 0 on")
+        require(self.cells_per_unit > 0, f"cells_per_unit must be positive, not {self.cells_per_unit}")
+        for name in ("speed_weight", "control_cost", "information_weight"):
+            require(getattr(self, name) >= 0, f"{name} must not be negative, is {getattr(self, name)}")
+
+
+@register("ssn4hrl")
+class SSN4HRL(Objective):
+    """Speed, and cells that tell the skill (Florensa et al. 2017)."""
+
+    Options = SSN4HRLOptions
+    title = "SSN4HRL"
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"urlb": {}, "paper": {"skill_dim": 6}}
+    options: SSN4HRLOptions
+
+    def __init__(self, spaces: Spaces, hidden: int, options: SSN4HRLOptions) -> None:
+        super().__init__(spaces, hidden, options)
+        require(
+            max(options.plane) < spaces.obs,
+            f"ssn4hrl counts over entries {', '.join(map(str, options.plane))} of the observation, which has only "
+            f"{spaces.obs}: name this environment's plane with --plane",
+        )
+        self._plane = list(options.plane)
+
+    @property
+    def skills(self) -> SkillSpace:
+        return SkillSpace("onehot", self.options.skill_dim)
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(nstep=1)
+
+    def policy_input(self, obs: Tensor, skill: Tensor) -> Tensor:
+        product = (obs.unsqueeze(-1) * skill.unsqueeze(-2)).flatten(-2)
+        return torch.cat([obs, skill, product], dim=-1)
+
+    @property
+    def policy_input_dim(self) -> int:
+        return self.spaces.obs + self.options.skill_dim * (1 + self.spaces.obs)
+
+    @torch.no_grad()
+    def reward(self, batch: Batch) -> Tensor:
+        here, there = batch.obs[:, self._plane], batch.next_obs[:, self._plane]
+        speed: Tensor = torch.linalg.vector_norm(there - here, dim=1)
+        cost = 0.5 * self.options.control_cost * batch.action.square().sum(dim=1)
+        information = self.options.information_weight * self._share(there, batch.skill).log()
+        return (self.options.speed_weight * speed - cost + information).unsqueeze(1)
+
+    def _share(self, position: Tensor, skill: Tensor) -> Tensor:
+        """(B,): n(z, cell) / n(cell), by comparing every pair of the batch."""
+        cell = (position * self.options.cells_per_unit).floor()
+        together = (cell[:, None] == cell[None]).all(dim=2)
+        same_skill = skill @ skill.T > 0.5
+        return (together & same_skill).sum(dim=1) / together.sum(dim=1)
+
+    @torch.no_grad()
+    def diagnose(self, batch: Batch) -> Metrics:
+        return {"skill/share_of_cell": self._share(batch.next_obs[:, self._plane], batch.skill).mean()}

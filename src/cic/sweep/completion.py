@@ -1,0 +1,143 @@
+"""From a plan to its jobs: complete configs, checked, and the folders that follow from them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Any
+
+from cic import envs
+from cic.api import continuing, starting_point
+from cic.core.config import to_dict
+from cic.core.errors import UserError
+from cic.sweep.jobs import Job
+from cic.sweep.plan import Entry, Needs, Plan
+from cic.training.settings import LoopConfig, finetune_defaults, override, pretrain_defaults
+
+_DEFAULTS = {
+    "pretrain": ("domain", "objective", "scale", "preset", "learner"),
+    "finetune": ("task", "scale", "learner"),
+}
+"""Settings that decide what the other settings are."""
+_PROCESS_GB = 1.0
+_REPLAY_GB = 1e-6  # per step: 1 kB is more than a step of any built-in domain takes
+
+
+def make_jobs(plan: Plan) -> list[Job]:
+    """In the plan's order. Mistakes in configs are named with their run."""
+    return [job for job, _ in _complete_all(plan)]
+
+
+def complete_configs(plan: Plan) -> dict[str, LoopConfig[Any]]:
+    """The whole config of each run, by name."""
+    return {job.name: config for job, config in _complete_all(plan)}
+
+
+def _complete_all(plan: Plan) -> list[tuple[Job, LoopConfig[Any]]]:
+    jobs: dict[str, Job] = {}
+    configs: dict[str, LoopConfig[Any]] = {}
+    folders: dict[str, str] = {}
+    for entry in plan.runs:
+        try:
+            source = _source(entry, jobs)
+            config, at = complete(entry, None if source is None else configs[source])
+        except UserError as error:
+            raise UserError(f'run "{entry.name}" of the plan: {error}') from None
+        job = _job(entry, config, at, jobs, source)
+        if job.folder in folders:
+            raise UserError(f'"{folders[job.folder]}" and "{entry.name}" are the same run: drop one of them')
+        folders[job.folder] = entry.name
+        jobs[entry.name], configs[entry.name] = job, config
+    return [(job, configs[name]) for name, job in jobs.items()]
+
+
+def _source(entry: Entry, jobs: dict[str, Job]) -> str | None:
+    """The name of the pre-training that a finetuning continues."""
+    found = [name for name in entry.after if jobs[name].kind == "pretrain"] if entry.kind == "finetune" else []
+    if len(found) + (entry.pretrained is not None) > 1:
+        raise UserError("a finetuning continues one pre-training, not several")
+    if entry.kind == "pretrain" and entry.pretrained is not None:
+        raise UserError("a pre-training continues no other run: drop `pretrained`")
+    return found[0] if found else None
+
+
+def complete(entry: Entry, before: LoopConfig[Any] | None) -> tuple[LoopConfig[Any], int | None]:
+    """The whole config, checked, and the milestone from which a finetuning starts."""
+    given = dict(entry.config)
+    main = {name: given.pop(name) for name in _DEFAULTS[entry.kind] if name in given}
+    for name, value in main.items():
+        if not isinstance(value, str):
+            raise UserError(f"{name} must be a string, not {value!r}")
+    if entry.kind == "pretrain":
+        _require(main, "domain")
+        domain, task = envs.split_name(main["domain"])
+        if task is not None:
+            raise UserError(f'pre-training is reward-free: give the domain "{domain}", not the task "{main["domain"]}"')
+        return override(pretrain_defaults(**main), given), None
+    at = given.pop("at", None)
+    if not (at is None or type(at) is int):
+        raise UserError(f"at must be a step, not {at!r}")
+    _require(main, "task")
+    domain, task = envs.split_name(main["task"])
+    if task is None and domain in envs.domains():
+        raise UserError(f'"{domain}" is a domain without a reward: choose a task, for example "{_any_task(domain)}"')
+    if entry.pretrained is not None:
+        start = starting_point(entry.pretrained, main["task"], main.get("scale"), main.get("learner"))
+    elif before is not None:
+        if domain != getattr(before, "domain", None):
+            raise UserError(f'its pre-training is in "{getattr(before, "domain", "?")}", which has no "{main["task"]}"')
+        start = continuing(before, **main)
+    else:
+        start = finetune_defaults(**main)
+    return override(start, given), at
+
+
+def _require(given: dict[str, Any], name: str) -> None:
+    if name not in given:
+        raise UserError(f"the config lacks {name}")
+
+
+def _any_task(domain: str) -> str:
+    return f"{domain}-{envs.domains()[domain].tasks[0]}"
+
+
+def _job(entry: Entry, config: LoopConfig[Any], at: int | None, jobs: dict[str, Job], source: str | None) -> Job:
+    before = jobs[source] if source is not None else None
+    origin = before.folder if before else entry.pretrained
+    method = _method(config, before, entry.pretrained)
+    where = str(getattr(config, "domain" if entry.kind == "pretrain" else "task"))
+    identity = {"kind": entry.kind, "config": to_dict(config), "at": at, "source": origin}
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
+    readable = re.sub(r"[^\w.-]+", "_", f"{entry.kind}-{method}-{where}-s{config.seed}")
+    return Job(
+        name=entry.name,
+        folder=f"{readable[:80]}-{digest}",
+        kind=entry.kind,
+        config=entry.config,
+        after=tuple(jobs[name].folder for name in entry.after),
+        source=origin,
+        outside=entry.pretrained is not None,
+        method=method,
+        domain=envs.split_name(where)[0],
+        steps=config.steps,
+        needs=entry.needs or _needs(config),
+    )
+
+
+def _method(config: LoopConfig[Any], before: Job | None, pretrained: str | None) -> str:
+    if before is not None:
+        return before.method
+    if pretrained is not None:
+        from cic.runs.folder import Run
+
+        return str(Run(pretrained).config.get("objective"))
+    return str(getattr(config, "objective", "ddpg"))  # a finetuning from scratch
+
+
+def _needs(config: LoopConfig[Any]) -> Needs:
+    return Needs(
+        cpus=float(config.threads),
+        gpus=1.0 if config.device.startswith("cuda") else 0.0,
+        memory=_PROCESS_GB + _REPLAY_GB * min(config.steps, config.replay),
+    )

@@ -1,0 +1,104 @@
+"""How much a skill matters: are skills different, and is the best of them worth a search?
+
+Several skills act from several starts each. The share of variance that the skill explains is the variance between
+skills over the total, estimated as in a one-way analysis of variance with random effects (the intraclass correlation,
+Shrout & Fleiss 1979, case 1): what the starts alone bring about is not counted as the skills'.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from cic.core.types import Array
+from cic.learning.agent import Agent
+from cic.training.evaluation import rollout
+
+Doubles = npt.NDArray[np.float64]
+BEHAVIOUR = "behaviour"
+
+
+@dataclass(frozen=True)
+class Share:
+    """Of the variance, with an interval that covers it nine times in ten."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the skill explains of each task's return and of the behaviour itself."""
+
+    shares: dict[str, Share]
+    """Per task, and under `behaviour` for the mean standardised observation."""
+    typical: dict[str, float]
+    """Per task: the mean return over all skills."""
+    best: dict[str, float]
+    """Per task: the mean return of the best skill, without finetuning."""
+    skills: int
+    starts: int
+
+    @property
+    def sentence(self) -> str:
+        """In plain words."""
+        behaviour, tasks = self.shares[BEHAVIOUR], [share for name, share in self.shares.items() if name != BEHAVIOUR]
+        most = max((share.value for share in tasks), default=0.0)
+        if behaviour.high < 0.1 and most < 0.1:
+            return "Skills do not differ: there is nothing to choose."
+        if most < 0.3:
+            return "Skills differ little in what tasks pay: choosing one is not worth many steps."
+        if most < 0.7:
+            return "Skills differ: choosing one pays, but from one start to another the same skill varies as well."
+        return "Skills differ much, and each does the same from every start: choosing one well is worth its steps."
+
+    def metrics(self) -> dict[str, float]:
+        return {f"skill/explains_{name}": share.value for name, share in self.shares.items()}
+
+
+def diagnose(agent: Agent, name: str, skills: Array, *, starts: int, seed: int, limit: int = 100_000) -> Diagnosis:
+    """Every skill from the same `starts` initial states of the environment, under the mean action."""
+    from cic import envs
+
+    count = len(skills)
+    env = envs.make(name, num_envs=count * starts, seed=seed)
+    try:
+        seeds = [seed + start for _ in range(count) for start in range(starts)]
+        seen = rollout(agent, env, np.repeat(skills, starts, axis=0), seed=seeds, keep=True, limit=limit)
+        tasks = env.tasks or ("reward",)
+    finally:
+        env.close()
+    every = np.concatenate(seen.observations).astype(np.float64)
+    spread = np.where(every.std(axis=0) > 1e-6, every.std(axis=0), 1.0)
+    means = np.stack([path.mean(axis=0, dtype=np.float64) for path in seen.observations]) / spread
+    returns = {task: seen.returns[task].reshape(count, starts) for task in tasks}
+    values = {BEHAVIOUR: means.reshape(count, starts, -1)} | {task: paid[..., None] for task, paid in returns.items()}
+    return Diagnosis(
+        {name: share_of(value, seed) for name, value in values.items()},
+        {task: float(paid.mean()) for task, paid in returns.items()},
+        {task: float(paid.mean(axis=1).max()) for task, paid in returns.items()},
+        count,
+        starts,
+    )
+
+
+def share_of(values: Doubles, seed: int = 0, resamples: int = 300) -> Share:
+    """Of (skills, starts, dimensions): the share with a bootstrap interval over skills."""
+    rng = np.random.default_rng(seed)
+    chosen = rng.integers(0, len(values), (resamples, len(values)))
+    low, high = np.quantile([explained(values[rows]) for rows in chosen], [0.05, 0.95])
+    value = explained(values)
+    return Share(value, min(float(low), value), max(float(high), value))
+
+
+def explained(values: Doubles) -> float:
+    """Variance between skills over all, summed over dimensions; 0 where nothing varies."""
+    starts = values.shape[1]
+    means = values.mean(axis=1)  # (skills, dimensions)
+    within = float(values.var(axis=1, ddof=1).mean(axis=0).sum()) if starts > 1 else 0.0
+    between = float(means.var(axis=0, ddof=1).sum()) - within / starts if len(values) > 1 else 0.0
+    between = max(between, 0.0)
+    return between / (between + within) if between + within > 0 else 0.0

@@ -1,0 +1,140 @@
+"""Zero-shot: a task's skill from labelled states, and skills that steer to goals, without any finetuning.
+
+The labelled states are drawn from a pre-training's replay, whose records hold what every task would have paid; where
+there is no replay any more, the agent takes fresh steps under random skills.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from cic.core.errors import UserError
+from cic.core.types import Array
+from cic.envs.base import VectorEnv
+from cic.envs.catalogue import DOMAINS
+from cic.learning.agent import Agent
+from cic.learning.objectives import Objective
+from cic.learning.replay import Replay
+from cic.training.evaluation import rollout
+
+Arrays = dict[str, npt.NDArray[Any]]
+FRESH_COPIES = 8
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """States and what each task pays for reaching them."""
+
+    next_obs: Array  # (N, obs)
+    rewards: dict[str, Array]  # task → (N, 1)
+
+
+def require_inference(agent: Agent, count: int, name: str) -> None:
+    if type(agent.objective).infer_skill is Objective.infer_skill:
+        raise UserError(f"{name} cannot infer a skill from rewards: --infer is for aps, visr, csf, fb and hilp")
+    if count < 1:
+        raise UserError(f"--infer needs at least 1 labelled state, not {count}")
+
+
+def replayed_states(agent: Agent, records: Arrays, tasks: tuple[str, ...], count: int, seed: int) -> Labelled | None:
+    """Up to `count` different steps of those that a checkpoint's replay holds, or None if it holds no step."""
+    copies = records["obs"].shape[0]
+    capacity = copies * max(records["obs"].shape[1], 2)
+    replay = Replay(agent.spaces, agent.objective.skills.dim, capacity, copies, nstep=1, tasks=len(tasks))
+    replay.restore(records)
+    next_obs = replay.recent(replay.slots)[0]
+    chosen = np.random.default_rng(seed).permutation(len(next_obs))[:count]
+    rewards = {task: replay.recent(replay.slots, place)[1][chosen] for place, task in enumerate(tasks)}
+    return Labelled(next_obs[chosen], rewards) if len(chosen) else None
+
+
+def fresh_states(agent: Agent, env: VectorEnv, count: int, seed: int) -> Labelled:
+    """`count` steps of the exploring agent, each copy under a random skill per episode."""
+    rng = np.random.default_rng(seed)
+    obs, _ = env.reset(seed=seed)
+    skills = agent.objective.skills.sample(env.num_envs, rng)
+    seen: list[Array] = []
+    paid: list[Mapping[str, Array]] = []
+    while len(seen) * env.num_envs < count:
+        obs, _, terminated, truncated, info = env.step(agent.act(obs, skills, explore=True))
+        seen.append(obs.copy())
+        paid.append(info["rewards"])
+        done = terminated | truncated
+        if done.any():
+            skills[done] = agent.objective.skills.sample(int(done.sum()), rng)
+            obs, _ = env.reset(options={"reset_mask": done})
+    rewards = {task: np.concatenate([step[task] for step in paid])[:count, None] for task in env.tasks}
+    return Labelled(np.concatenate(seen)[:count], rewards)
+
+
+def infer_skill(agent: Agent, labelled: Labelled, task: str) -> Array:
+    """The skill of a task."""
+    reward = labelled.rewards[task]
+    if np.ptp(reward) == 0:
+        raise UserError(
+            f"{task} pays {reward[0, 0]:g} at all of the {len(reward)} labelled states, which says nothing of its "
+            "skill: label more of them with --infer"
+        )
+    inputs = (torch.from_numpy(np.ascontiguousarray(part)).to(agent.device) for part in (labelled.next_obs, reward))
+    skill = agent.objective.infer_skill(*inputs)
+    if skill is None or not bool(torch.isfinite(skill).all()):
+        raise UserError(f"the rewards of {task} at the {len(reward)} labelled states name no skill: label more of them")
+    return np.asarray(skill.cpu().numpy(), np.float32)
+
+
+# ---- goals -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Of every goal: where it lies, how near the agent came and how near it ended."""
+
+    goals: npt.NDArray[np.float64]  # (N, axes)
+    nearest: npt.NDArray[np.float64]  # (N,)
+    last: npt.NDArray[np.float64]  # (N,)
+    radius: float
+    """Within which a goal counts as reached."""
+
+
+def reach_goals(agent: Agent, env: VectorEnv, seed: int) -> Reached:
+    """One episode per copy, each to a goal of its own: at each step the skill that leads there from where it is.
+
+    Goals are uniform over the bounds of the domain's plane. A goal is an observation like the copy's first one with the
+    plane's entries replaced; it is reached within 3 cells (as in CSF), or a twentieth of the bounds' width.
+    """
+    info = DOMAINS.get(env.domain)
+    if info is None or not info.plane:
+        known = ", ".join(name for name, domain in DOMAINS.items() if domain.plane)
+        raise UserError(f"{env.name} has no plane to place goals in: --goals is for {known}")
+    bounds = {index: (low, high) for index, low, high in info.coverage}
+    axes, rng = list(info.plane), np.random.default_rng(seed)
+    low, high = np.array([bounds[axis] for axis in axes]).T
+    goals = rng.uniform(low, high, (env.num_envs, len(axes)))
+    radius = 3 * info.cell if info.cell else float((high - low).max() / 20)
+    obs, _ = env.reset(seed=seed)
+    wanted = obs.copy()
+    wanted[:, axes] = goals
+    steer = _Steering(agent, wanted)
+    seen = rollout(steer, env, np.zeros((env.num_envs, 0), np.float32), seed=seed, keep=True)  # type: ignore[arg-type]
+    apart = [np.linalg.norm(path[:, axes] - goal, axis=1) for path, goal in zip(seen.observations, goals, strict=True)]
+    nearest, last = (np.array([pick(way) for way in apart]) for pick in (np.min, lambda way: way[-1]))
+    return Reached(goals, nearest, last, radius)
+
+
+class _Steering:
+    """An agent that acts by the skill towards its goals, whatever skill it is given."""
+
+    def __init__(self, agent: Agent, wanted: Array) -> None:
+        self.agent, self.wanted = agent, torch.from_numpy(wanted).to(agent.device)
+
+    def act(self, obs: Array, skill: Array) -> Array:
+        skills = self.agent.objective.goal_skill(torch.from_numpy(obs).to(self.agent.device), self.wanted)
+        if skills is None:
+            raise UserError("this method has no skill for a goal: --goals is for metra, lsd, csf, fb and hilp")
+        return self.agent.act(obs, skills.cpu().numpy())

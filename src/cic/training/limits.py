@@ -1,0 +1,124 @@
+"""What a run may ask for: numbers beyond any machine are refused, and memory is counted before it is taken.
+
+The same holds for a run folder from elsewhere: what its config.json asks for is checked before anything is built.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import warnings
+from typing import Any
+
+import torch
+
+from cic.core.config import require
+from cic.core.errors import UserError
+from cic.core.types import Spaces
+from cic.envs.base import MOST_COPIES
+from cic.learning.learners import get_learner
+from cic.learning.objectives import get_objective
+
+_COUNT = 10**12
+_LARGEST = {
+    "num_envs": MOST_COPIES,
+    "eval_episodes": MOST_COPIES,
+    "threads": 1_024,
+    "hidden": 65_536,
+    "batch": 1_048_576,
+    "nstep": 10_000,
+    "ensemble": 1_000,
+    "sinkhorn_iterations": 1_000,
+}
+_LARGEST_OPTION = 65_536
+_KNOWN_DEVICES = ("cpu", "cuda", "mps", "xpu")
+_SURELY_FITS = 100_000_000
+"""Weights that need no counting."""
+_SPARE = 1 << 30
+"""Bytes for torch, MuJoCo and whatever else is there before the run."""
+
+
+def check_numbers(config: Any) -> None:
+    """Every whole number of a config in its range; what is too small, the configs themselves refuse."""
+    _check_fields(config, _COUNT)
+    _check_fields(config.learning, _COUNT)
+    _check_fields(config.options if hasattr(config, "options") else None, _LARGEST_OPTION)
+    _check_fields(getattr(config, "selection", None), _COUNT)
+    require(all(step <= _COUNT for step in getattr(config, "milestones", ())), f"milestones must not exceed {_COUNT:,}")
+
+
+def _check_fields(part: Any, most: int) -> None:
+    if part is None:
+        return
+    for field in dataclasses.fields(part):
+        value = getattr(part, field.name)
+        bound = _LARGEST.get(field.name, _COUNT if field.name.endswith("_every") else most)
+        if isinstance(value, int):
+            require(value <= bound, f"{field.name} must be at most {bound:,}, not {value:,}")
+
+
+def check_memory(config: Any, spaces: Spaces, tasks: int = 0, *, trains: bool = True) -> None:
+    """Refuse what does not fit, with the numbers. An agent that only acts needs its weights alone."""
+    weights, width = _weights(config, spaces)
+    needs = {"the networks": 4 * weights}
+    if trains:
+        batch, steps = config.learning.batch, min(config.replay, 2 * config.steps)
+        needs["the networks"] += 3 * 4 * weights  # gradients and Adam's moments
+        needs[f"a batch of {batch:,}"] = 4 * batch * (3 * width + 2 * batch)  # activations; distances between all pairs
+        needs[f"a replay of {config.replay:,} steps"] = steps * (4 * (sum(spaces) + tasks + 1) + 11)
+    free, total = available_memory(), sum(needs.values())
+    if free is not None and total > max(free - _SPARE, free // 2):
+        parts = ", ".join(f"{name} {_size(count)}" for name, count in needs.items())
+        raise UserError(
+            f"this would need about {_size(total)} of memory ({parts}), but {_size(free)} are free: "
+            "lower --hidden, --batch or --replay"
+        )
+
+
+def _weights(config: Any, spaces: Spaces) -> tuple[int, int]:
+    """How many weights there are, and the width of all layers together."""
+    sizes = [*spaces, config.learning.hidden, *(v for v in vars(config.options).values() if isinstance(v, int))]
+    layers = 40 + 8 * getattr(config.options, "ensemble", 1)
+    if layers * max(sizes) ** 2 < _SURELY_FITS:
+        return layers * max(sizes) ** 2, layers * max(sizes)
+    return _counted_weights(config, spaces)
+
+
+def _counted_weights(config: Any, spaces: Spaces) -> tuple[int, int]:
+    """Of networks without memory. Torch takes half a second to learn how to make them."""
+    with torch.device("meta"), torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        objective = get_objective(config.objective)(spaces, config.learning.hidden, config.options)
+        learner = get_learner(config.learner).build(
+            config.learning, objective.policy_input_dim, spaces.action, objective.make_critic
+        )
+    tensors = [value for part in (objective, learner) for value in part.state_dict().values()]
+    return sum(value.numel() for value in tensors), sum(value.shape[0] for value in tensors if value.dim() == 2)
+
+
+def available_memory() -> int | None:
+    """Bytes that a process can still have; None where that is not known."""
+    try:
+        with open("/proc/meminfo") as file:
+            lines = dict(line.split(":", 1) for line in file)
+        return int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        try:
+            return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        except (OSError, ValueError):
+            return None
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:,.1f} GB"
+
+
+def check_device(device: str) -> None:
+    """What this machine cannot compute on."""
+    try:
+        known = torch.device(device).type in _KNOWN_DEVICES
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise UserError(f'the device "{device}" cannot be used here: {str(error).splitlines()[0]}') from None
+    if not known:
+        raise UserError(f'the device "{device}" cannot be used here: choose cpu or cuda')

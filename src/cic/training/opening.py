@@ -1,0 +1,124 @@
+"""Opening a run folder: its agent, its skill and its environment, whoever made it.
+
+Weights need the folder alone. An environment is made only if that executes nothing that the folder brings along.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+
+from cic import envs
+from cic.core.errors import UserError
+from cic.core.types import Array, Spaces
+from cic.envs.base import VectorEnv
+from cic.learning.agent import Agent, build_agent
+from cic.runs.folder import Run
+from cic.runs.storage import load_weights
+from cic.runs.values import plain, read_object
+from cic.training.limits import check_device, check_memory, check_numbers
+from cic.training.phase import Phase
+from cic.training.phases import config_of, phase_of
+from cic.training.restoring import weights_limit
+
+TRUST = "CIC_TRUST"
+"""An environment variable: with the value 1, environments of run folders are made whatever they import."""
+
+
+def make_agent(phase: type[Phase], config: Any, spaces: Spaces | None = None) -> Agent:
+    """The agent that a run's settings describe, with fresh weights."""
+    return build_agent(
+        spaces or _spaces(phase.environment(config)),
+        config.objective,
+        config.options,
+        config.learner,
+        config.learning,
+        seed=config.seed,
+        device=config.device,
+    )
+
+
+def _spaces(name: str) -> Spaces:
+    known = _built_in_spaces(name)
+    if known is not None:
+        return known
+    env = envs.make(name)
+    try:
+        return env.spaces
+    finally:
+        env.close()
+
+
+def _built_in_spaces(name: str) -> Spaces | None:
+    domain, _ = envs.split_name(name)
+    known = envs.domains().get(domain)
+    return None if known is None else Spaces(known.obs, known.action)
+
+
+def load_agent(run: Run, config: Any, at: int | None) -> tuple[Agent, int]:
+    """From the run folder alone: its config, the sizes that it names and its weights."""
+    spaces = run.spaces or _built_in_spaces(phase_of(run).environment(config))
+    if spaces is None:
+        raise UserError(f"{run.path / 'config.json'} does not say how large observations and actions are")
+    check_numbers(config)
+    check_memory(config, spaces, trains=False)
+    agent = make_agent(phase_of(run), _on_this_machine(config), spaces)
+    weights, step = run.weights(at, weights_limit(agent))
+    load_weights(agent, weights, run.path)
+    return agent, step
+
+
+def _on_this_machine(config: Any) -> Any:
+    """The config, on the CPU where the run's device is missing."""
+    try:
+        check_device(config.device)
+    except UserError as error:
+        warnings.warn(f"{error}; using the CPU", stacklevel=2)
+        return dataclasses.replace(config, device="cpu")
+    return config
+
+
+def check_source(run: Run, config: Any, trust: bool) -> None:
+    """An environment that a run's file names, and not the user, must not bring code along."""
+    name = phase_of(run).environment(config)
+    danger = envs.would_run(name)
+    if danger and not (trust or os.environ.get(TRUST) == "1"):
+        raise UserError(
+            f'the environment "{plain(name)}" of {run.path} {plain(danger)}: if you know who made the run, '
+            f"allow that with --trust (or {TRUST}=1)"
+        )
+
+
+def chosen_skill(run: Run, dim: int) -> Array | None:
+    """The skill that a finetuning settled on; None if there is none yet, or none to choose.
+
+    Should result.json and trials.json be lost, the checkpoint knows it too.
+    """
+    if phase_of(run).intrinsic:
+        return None
+    found = [read_object(run.path / name) for name in ("result.json", "trials.json")]
+    said = [document.get("skill") for document in found if not isinstance(document, str)]
+    skill = next((one for one in (*said, run.config.get("skill")) if one is not None), None)
+    if skill is None and len(said) < len(found):
+        skill = run.chosen_skill()
+    if skill is None:
+        return None
+    numbers = np.array(skill, np.float32) if _are_numbers(skill) else np.zeros(0, np.float32)
+    if numbers.shape != (dim,) or not np.isfinite(numbers).all():
+        raise UserError(f"the skill in {run.path} is not {dim} finite numbers: it was not written by cic")
+    return numbers
+
+
+def _are_numbers(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(type(one) in (int, float) and abs(one) < 1e30 for one in value)
+
+
+def open_env(run: Run, *, num_envs: int, seed: int, trust: bool = False) -> VectorEnv:
+    """The environment of a run, made only if it may be."""
+    config = config_of(run)
+    check_source(run, config, trust)
+    return envs.make(phase_of(run).environment(config), num_envs=num_envs, seed=seed)

@@ -1,0 +1,124 @@
+"""Whether a checkpoint fits the run that is to continue from it.
+
+Its checksums say that it is as it was written, not that it was written by cic: a folder may come from a stranger. So
+everything that later serves as a length, an index or a count is checked before it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from cic.core.errors import UserError
+from cic.learning.replay import Replay
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+_HEADER = 1 << 20  # bytes of a safetensors file beside its numbers
+_STATE = 512 << 20  # of an environment or a phase, whose sizes only they know
+
+
+class Misfit(ValueError):
+    """Something in a checkpoint that cannot be."""
+
+
+@contextmanager
+def fitting(folder: Path) -> Iterator[None]:
+    """Whatever fails while a checkpoint is taken over becomes one sentence."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RuntimeError) as error:
+        said = " ".join(str(error).split())[:200]
+        kind = "" if isinstance(error, Misfit) else f"{type(error).__name__}: "
+        raise UserError(
+            f"the checkpoint {folder} does not fit its config.json ({kind}{said}): was it made by another version?"
+        ) from error
+
+
+def need(condition: bool, message: str) -> None:
+    if not condition:
+        raise Misfit(message)
+
+
+def whole(state: Mapping[str, Any], name: str, low: int, high: int) -> int:
+    """A whole number of the state, in its range."""
+    value = state.get(name)
+    need(type(value) is int and low <= value <= high, f"{name} must be a whole number from {low} to {high}")
+    return int(value)  # type: ignore[arg-type]
+
+
+def require_like(given: Arrays, own: Arrays) -> None:
+    """The same arrays: names, types and shapes."""
+    need(given.keys() == own.keys(), f"there are {sorted(given)}, expected {sorted(own)}")
+    for name, value in own.items():
+        same = (given[name].dtype, given[name].shape) == (value.dtype, value.shape)
+        need(same, f"{name} is {given[name].dtype} {given[name].shape}, expected {value.dtype} {value.shape}")
+
+
+def require_finite(numbers: Any, name: str) -> None:
+    good = isinstance(numbers, list) and all(type(value) in (int, float) for value in numbers)
+    need(good and bool(np.isfinite(np.array(numbers, np.float64)).all()), f"{name} must be a list of finite numbers")
+
+
+def require_trials(state: Mapping[str, Any], most: int, dim: int) -> None:
+    """Of a search for a skill: what each trial had, and what was chosen."""
+    steps, totals, chosen = state.get("steps"), state.get("totals"), state.get("chosen")
+    need(isinstance(steps, list) and isinstance(totals, list), "steps and totals must be lists")
+    need(len(steps) == len(totals) <= most, f"there cannot be {len(steps)} trials")  # type: ignore[arg-type]
+    need(all(type(count) is int and count >= 0 for count in steps), "a trial's steps must be a count")  # type: ignore[union-attr]
+    need(all(type(total) in (int, float) for total in totals), "a trial's total must be a number")  # type: ignore[union-attr]
+    if chosen is not None:
+        require_finite(chosen, "chosen")
+        need(len(chosen) == dim, f"the chosen skill must have {dim} numbers")
+
+
+def require_replay(given: Arrays, replay: Replay) -> None:
+    """Shapes as the replay's own, up to how much of it is filled; every index inside."""
+    own = replay.state()
+    need(given.keys() == own.keys(), f"the replay has {sorted(given)}, expected {sorted(own)}")
+    filled = given["obs"].shape[1] if given["obs"].ndim == 3 else -1
+    for name, value in own.items():
+        shape = value.shape
+        if name in replay._RECORDS:
+            shape = (shape[0], filled, *shape[2:])
+        elif name == "skills":
+            shape = (max(len(given[name]), 1), shape[1])
+        same = (given[name].dtype, given[name].shape) == (value.dtype, shape)
+        need(same, f"the replay's {name} is {given[name].dtype} {given[name].shape}, expected {value.dtype} {shape}")
+    written, ids, next_id = given["written"], given["last_skill_id"], int(given["next_skill_id"][0])
+    held = np.minimum(written, replay.slots)
+    need(bool((written >= 0).all()) and filled == held.max(initial=0), "the replay's lengths contradict each other")
+    need(bool(((given["age"] >= 0) & (given["age"] <= written)).all()), "the replay's ages are impossible")
+    need(next_id >= 0 and bool(((ids >= -1) & (ids < next_id)).all()), "the replay's skills are impossible")
+    beyond = np.arange(filled) >= held[:, None]
+    need(not bool((given["valid"] & beyond).any()), "the replay has samples where nothing was written")
+
+
+def size_limits(agent: Any, replay: Replay, loop: Arrays) -> dict[str, int]:
+    """The bytes that each file of a checkpoint may have."""
+    weights = _bytes(agent.state_dict())
+    records = sum(getattr(replay, name).nbytes for name in replay._RECORDS)
+    skills = 8 * (len(replay.obs) + 64) * max(replay.skills.shape[1], 1)
+    return {
+        "agent": weights + _HEADER,
+        "optimisers": 3 * weights + _HEADER,
+        "replay": records + skills + 64 * replay.num_envs * (replay.skills.shape[1] + 1) + _HEADER,
+        "env": _STATE,
+        "loop": sum(value.nbytes for value in loop.values()) + _HEADER,
+        "phase": _STATE,
+    }
+
+
+def weights_limit(agent: torch.nn.Module) -> int:
+    return _bytes(agent.state_dict()) + _HEADER
+
+
+def _bytes(tensors: Mapping[str, torch.Tensor]) -> int:
+    return sum(value.numel() * value.element_size() for value in tensors.values())

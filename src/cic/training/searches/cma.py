@@ -1,0 +1,37 @@
+"""CMA-ES (Hansen 2016) through the `cma` package, bounded to the unit cube, drawing from our generator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cic.core.errors import UserError
+from cic.training.searches.base import Candidate, Search, register_search
+
+
+@register_search
+class CMAES(Search):
+    name = "cma"
+    fits = ("box",)
+
+    def propose(self) -> Iterator[Candidate]:
+        import cma
+
+        dim, steps = self.problem.space.dim, self.problem.config.trial_steps
+        if dim < 2:
+            raise UserError("CMA-ES needs skills of at least two dimensions; choose grid or random")
+        options = {
+            "bounds": [0, 1],
+            "popsize": 8,
+            "verbose": -9,
+            "randn": lambda *shape: self.rng.standard_normal(shape),
+            "seed": np.nan,  # leave numpy's global generator alone
+        }
+        strategy = cma.CMAEvolutionStrategy(np.full(dim, 0.5), 0.25, options)
+        while True:
+            generation = strategy.ask()
+            yield from ((skill, steps) for skill in generation)
+            costs = -np.array(self.scores()[-len(generation) :])
+            worst = costs[np.isfinite(costs)].max(initial=0.0)
+            strategy.tell(generation, np.where(np.isfinite(costs), costs, worst + 1).tolist())

@@ -1,0 +1,60 @@
+"""A skill library: a few skills label states with rewards, a regression scores all the others, the best are tried.
+
+Half of the budget goes to skills that lead to places far from each other. Then, one after another, the skill that the
+states labelled so far make look best is tried for longer, from the start of an episode, and its states are labels too.
+The best of these is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cic.core.errors import UserError
+from cic.core.types import Array
+from cic.training.library import predicted_scores, spread
+from cic.training.searches.base import Candidate, Problem, Search, register_search
+
+
+@register_search
+class FromLibrary(Search):
+    name = "library"
+    fits = ("box", "cube", "normal", "sphere", "onehot")
+
+    def __init__(self, problem: Problem) -> None:
+        if problem.library is None or problem.seen is None:
+            raise UserError("this pre-training has left no skill library: choose --search halving, or pre-train anew")
+        self._library, self._seen = problem.library, problem.seen
+        self._labelling = 0
+        super().__init__(problem)
+
+    def propose(self) -> Iterator[Candidate]:
+        skills, budget = self._library.skills, self.problem.budget
+        steps, copies = self.problem.config.trial_steps, self.problem.num_envs
+        for index in spread(self._library, max(self.count(steps) // 2, 1)):
+            yield skills[index], steps
+        self._labelling = len(self.trials)
+        finalists = min(self.problem.config.finalists, len(skills))
+        longer = max((budget - self.spent) // (finalists * copies), 1) * copies
+        tried: list[int] = []
+        while len(tried) < finalists:
+            scores = predicted_scores(self._library, *self._seen(self.spent))
+            scores[tried] = -np.inf
+            tried.append(int(scores.argmax()))
+            yield skills[tried[-1]], longer
+
+    @property
+    def fresh(self) -> bool:
+        """Labels are better the more they are spread; what decides must be fair."""
+        return self._labelling > 0
+
+    def skip(self, length: int) -> int:
+        """Finalists are scored as predictions are: by where they get to, the second half of their way."""
+        return length // 2 if self._labelling else super().skip(length)
+
+    def best(self) -> Array | None:
+        """The best finalist: the trials before only gathered labels, each from wherever the one before it stopped."""
+        last = self.trials[self._labelling :] or self.trials
+        found = max(last, key=lambda trial: trial.score)
+        return found.skill if np.isfinite(found.score) else super().best()

@@ -1,0 +1,1 @@
+"""Faults and hostile folders: tests of single ones, and a campaign that draws them (`python -m tests.faults`)."""

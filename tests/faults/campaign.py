@@ -1,0 +1,119 @@
+"""Faults drawn at random over objectives, phases, copies and moments; each is repeated by its seed."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cic.learning.objectives import objectives
+
+from .cases import Case, Scenario
+from .folders import finetune, pretrain
+from .injections import KINDS
+from .processes import FINE, live, preload
+
+
+@dataclass
+class Table:
+    """Per kind: how many were injected, and the seeds of those that were not survived."""
+
+    injected: Counter[str] = field(default_factory=Counter)
+    failures: list[tuple[int, str, str, str]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        lost = Counter(kind for _, kind, _, _ in self.failures)
+        rows = [(kind, count, count - lost[kind], lost[kind]) for kind, count in self.injected.items()]
+        total = sum(self.injected.values())
+        rows.append(("all", total, total - len(self.failures), len(self.failures)))
+        head = "| fault | injected | survived | failed |\n|---|---:|---:|---:|\n"
+        return head + "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows)
+
+
+class Campaign:
+    """Undisturbed runs are made once each, in `home`."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self._names = [name for name, _ in objectives()]
+        preload()
+
+    def draw(self, seed: int) -> tuple[str, Scenario, np.random.Generator]:
+        """The kind of fault and the run that a seed means."""
+        rng = np.random.default_rng(seed)
+        kind = list(KINDS)[seed % len(KINDS)]
+        objective, copies = str(rng.choice(self._names)), int(rng.integers(1, 3))
+        domain = "point_mass" if rng.random() < 0.2 else "gridworld"
+        phase = "pretrain" if domain == "point_mass" or rng.random() < 0.5 else "finetune"
+        return kind, self.scenario(objective, phase, domain, copies), rng
+
+    @functools.cache  # noqa: B019  one campaign per process
+    def scenario(self, objective: str, phase: str, domain: str, copies: int) -> Scenario:
+        name = f"{objective} {phase} {domain} ×{copies}"
+        folder = self.home / "references" / name.replace(" ", "-")
+        folder.mkdir(parents=True)
+
+        def start(path: Path) -> Any:
+            if phase == "pretrain":
+                return pretrain(path, objective, domain, num_envs=copies)
+            source = self.home / "references" / f"{objective}-source"
+            return finetune(path, source, num_envs=copies)
+
+        if phase == "finetune" and not (source := self.home / "references" / f"{objective}-source").exists():
+            self._undisturbed(lambda: pretrain(source, objective))
+        self._undisturbed(lambda: (folder / "events").write_text(str(_count(lambda: start(folder / "run")))))
+        return Scenario(name, folder / "run", start, int((folder / "events").read_text()))
+
+    def _undisturbed(self, action: Any) -> None:
+        end = live(action, self.home / "said")
+        if end.code != FINE:
+            raise RuntimeError(f"an undisturbed run failed: {end.said}")
+
+    def inject(self, seed: int) -> tuple[str, str, str]:
+        """One injection: its kind, its run, and what was wrong ("" if nothing)."""
+        kind, scenario, rng = self.draw(seed)
+        home = Path(tempfile.mkdtemp(prefix=f"{seed}-", dir=self.home))
+        try:
+            wrong = KINDS[kind](Case(scenario, home, rng))
+        except Exception as error:  # such as a folder that is not as it should be; the campaign goes on
+            wrong = f"{type(error).__name__}: {error}"
+        finally:
+            shutil.rmtree(home, ignore_errors=True)
+        return kind, scenario.name, wrong
+
+    def run(self, seeds: Iterator[int], minutes: float = float("inf")) -> Table:
+        table, deadline = Table(), time.monotonic() + 60 * minutes
+        for seed in seeds:
+            if time.monotonic() > deadline:
+                break
+            kind, name, wrong = self.inject(seed)
+            table.injected[kind] += 1
+            if wrong:
+                table.failures.append((seed, kind, name, wrong))
+                print(f"seed {seed}: {kind}: {name}: {wrong}", file=sys.stderr, flush=True)
+        return table
+
+
+def _count(action: Any) -> int:
+    """How many calls of functions an action makes."""
+    events = 0
+
+    def watch(*_: Any) -> None:
+        nonlocal events
+        events += 1
+
+    sys.setprofile(watch)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return events

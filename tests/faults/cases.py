@@ -1,0 +1,112 @@
+"""One injection: a run that was never disturbed, and a copy of it to disturb."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cic import api
+from cic.runs import lines, storage
+
+from .folders import contents, newest, stopped
+from .processes import FINE, End, live
+
+Rng = np.random.Generator
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A run that was never disturbed, how to start it, and how many events it has."""
+
+    name: str
+    reference: Path
+    start: Callable[[Path], Any]
+    events: int
+
+
+@dataclass
+class Case:
+    """One injection: a folder of its own, and a run to disturb there."""
+
+    scenario: Scenario
+    home: Path
+    rng: Rng
+
+    @property
+    def path(self) -> Path:
+        return self.home / "run"
+
+    def go(self) -> Any:
+        """Begin the run, or continue it."""
+        if (self.path / "config.json").exists():
+            return api.resume(self.path, quiet=True)
+        return self.scenario.start(self.path)
+
+    def live(self, *faults: Callable[[], Any]) -> End:
+        def action() -> None:
+            for fault in faults:
+                fault()
+            self.go()
+
+        return live(action, self.home / "said")
+
+    def stop(self) -> None:
+        stopped(self.scenario.reference, self.path)
+
+    def to_the_end(self, *, saved_between: bool = False) -> str:
+        """Continue undisturbed; what differs in the end."""
+        for _ in range(3):
+            end = self.live()
+            if end.code != FINE and "is finished already" not in end.said:
+                return f"cannot go on: {end.code} {end.said[-300:]}"
+            if (self.path / "result.json").exists():
+                return self.difference(saved_between=saved_between)
+        return "makes no progress"
+
+    def difference(self, *, saved_between: bool = False) -> str:
+        """With `saved_between` the last checkpoint but one may be another: a run that is stopped saves where it is."""
+        got, expected = contents(self.path), contents(self.scenario.reference)
+        if saved_between:
+            last = f"checkpoints/{newest(self.scenario.reference).name}/"
+            got, expected = (
+                {name: value for name, value in one.items() if name.startswith(last) or "checkpoints/" not in name}
+                for one in (got, expected)
+            )
+        if got.keys() != expected.keys():
+            return f"other files: {sorted(got.keys() ^ expected.keys())}"
+        different = [name for name, value in expected.items() if got[name] != value]
+        if different:
+            return f"differs: {different}"
+        state = json.loads((self.path / "status.json").read_text())["state"]
+        return "" if state == "finished" else f"the status says {state}"
+
+
+def sentence(end: End, *codes: int) -> str:
+    """Whether a child ended as it may."""
+    if end.code in codes and "Traceback" not in end.said:
+        return ""
+    return f"ended with {end.code}: {end.said[-600:]}"
+
+
+OPERATIONS: list[tuple[Any, str, int]] = [
+    (os, "open", 40),
+    (os, "fsync", 60),
+    (os, "replace", 20),
+    (os, "rename", 8),
+    (os, "unlink", 40),
+    (os, "mkdir", 12),
+    (os, "close", 60),
+    (Path, "rename", 6),
+    (shutil, "rmtree", 12),
+    (shutil, "copyfile", 8),
+    (storage, "save_tensors", 12),
+    (storage, "save_arrays", 16),
+    (lines.LineLog, "write", 12),
+]

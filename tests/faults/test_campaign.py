@@ -1,0 +1,97 @@
+"""The campaign itself: a fixed part of it, that its seeds repeat, and that it notices what is wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from .cases import Case, Scenario, sentence
+from .damage import harm
+from .folders import forge_state, newest, pretrain, stopped
+from .injections import KINDS
+from .mutations import mutate
+from .processes import FINE, MISTAKE, TRACEBACK, End
+
+ROOT = Path(__file__).parents[2]
+
+
+def tool(*arguments: str, before: str = "") -> subprocess.CompletedProcess[str]:
+    """`python -m tests.faults`, in a process that forks as it likes; `before` is what to do first."""
+    code = f"import runpy, sys; sys.argv[1:] = {list(arguments)!r}; {before}\n"
+    code += "runpy.run_module('tests.faults', run_name='__main__', alter_sys=True)"
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1200, check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_four_faults_of_every_kind_are_survived() -> None:
+    done = tool("--count", str(4 * len(KINDS)), "--seed", "0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"| all | {4 * len(KINDS)} | {4 * len(KINDS)} | 0 |" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_forged_configs_and_states_end_in_sentences() -> None:
+    done = tool("--fuzz", "300", "--seed", "20000")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "| failed | 0 |" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_campaign_notices_when_damage_goes_unnoticed() -> None:
+    """Without checksums, some of these come to another end."""
+    blind = "from cic.runs import storage; storage.checksum = lambda *_: ''; storage._read_sum = lambda *_: ''"
+    done = tool("--count", "90", "--seed", "0", before=blind)
+    assert done.returncode == 1
+    assert "damaged newest checkpoint: " in done.stdout
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return pretrain(tmp_path_factory.mktemp("campaign") / "run")
+
+
+def test_a_single_changed_byte_is_a_difference(reference: Path, tmp_path: Path) -> None:
+    case = Case(Scenario("one", reference, lambda path: None, 1), tmp_path, np.random.default_rng(0))
+    stopped(reference, case.path)
+    assert "other files" in case.difference()
+    (case.path / "result.json").write_bytes((reference / "result.json").read_bytes())
+    forge_state(newest(case.path), lambda state: state.update(updates=0))
+    assert case.difference()
+
+
+def test_a_traceback_is_never_survival() -> None:
+    assert sentence(End(FINE, "", 0.0), FINE) == ""
+    assert sentence(End(MISTAKE, "cic: no", 0.0), FINE, MISTAKE) == ""
+    assert sentence(End(TRACEBACK, "Traceback", 0.0), FINE, MISTAKE)
+    assert sentence(End(MISTAKE, "Traceback (most recent call last)", 0.0), MISTAKE)
+
+
+@given(seed=st.integers(0, 10**6))
+def test_a_mutation_is_json_and_repeats(seed: int) -> None:
+    def mutated() -> str:
+        document: dict[str, Any] = {"config": {"a": 1, "b": [1.5, {"c": None}], "d": {}}, "format": 2}
+        mutate(document, np.random.default_rng(seed))
+        return json.dumps(document)
+
+    assert mutated() == mutated()
+    assert isinstance(json.loads(mutated()), dict)
+
+
+@given(seed=st.integers(0, 10**6))
+def test_harm_is_harm(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("harm") / "file"
+    path.write_bytes(b"some content")
+    harm(path, np.random.default_rng(seed))
+    assert not path.exists() or path.read_bytes() != b"some content"

@@ -1,0 +1,188 @@
+"""The skill library: what it keeps, how it is spread, what it predicts, and the search that uses it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import steady
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cic.core.errors import UserError
+from cic.core.types import Spaces
+from cic.learning.objectives import SkillSpace
+from cic.learning.replay import Replay
+from cic.training.library import STATES, Library, from_replay, predicted_scores, spread
+from cic.training.searches import Problem, Search, make_search
+from cic.training.selection import SearchConfig
+
+BOX = SkillSpace("box", 2)
+
+
+def random_library(seed: int, count: int, states: int = 6, obs: int = 3) -> Library:
+    rng = np.random.default_rng(seed)
+    scale = rng.uniform(0.1, 50, obs)  # units of measurement that differ
+    return Library(rng.random((count, 2), np.float32), (rng.random((count, states, obs)) * scale).astype(np.float32))
+
+
+def by_hand(library: Library, states: np.ndarray) -> np.ndarray:
+    """Standardised by the library's states."""
+    every = library.paths.reshape(-1, library.paths.shape[-1]).astype(np.float64)
+    return (states.astype(np.float64) - every.mean(axis=0)) / every.std(axis=0)
+
+
+# ---- what it knows ---------------------------------------------------------------------------------------------
+
+
+@given(seed=st.integers(0, 1000), count=st.integers(1, 12), wanted=st.integers(1, 15))
+@settings(steady, max_examples=40)
+def test_each_of_the_spread_is_the_one_farthest_from_those_before(seed: int, count: int, wanted: int) -> None:
+    library = random_library(seed, count)
+    chosen = spread(library, wanted).tolist()
+    places = np.stack([by_hand(library, path[3:]).mean(axis=0) for path in library.paths])
+    assert len(chosen) == len(set(chosen)) == min(wanted, count)
+    centre = [float(np.linalg.norm(place - places.mean(axis=0))) for place in places]
+    assert centre[chosen[0]] == pytest.approx(min(centre))
+    for i in range(1, len(chosen)):
+        gaps = [min(float(np.linalg.norm(place - places[j])) for j in chosen[:i]) for place in places]
+        assert gaps[chosen[i]] == pytest.approx(max(gaps))
+
+
+@given(seed=st.integers(0, 1000), count=st.integers(1, 9), known=st.integers(1, 30))
+@settings(steady, max_examples=40)
+def test_a_skills_score_is_the_mean_of_the_nearest_labels_over_its_second_half(
+    seed: int, count: int, known: int
+) -> None:
+    library, rng = random_library(seed, count), np.random.default_rng(seed + 1)
+    obs = (rng.random((known, 3)) * library.paths.max(axis=(0, 1))).astype(np.float32)
+    reward = rng.random(known, dtype=np.float32)
+    labels = by_hand(library, obs)
+    expected = []
+    for path in library.paths:
+        values = []
+        for state in by_hand(library, path[3:]):
+            nearest = np.argsort(np.linalg.norm(labels - state, axis=1))[:3]
+            values.append(reward[nearest].mean())
+        expected.append(np.mean(values))
+    np.testing.assert_allclose(predicted_scores(library, obs, reward), expected, rtol=1e-5)
+
+
+def test_an_entry_that_never_changes_counts_for_nothing() -> None:
+    library = random_library(0, 5)
+    library.paths[..., 1] = 7.0
+    obs, reward = library.paths[:, 0], np.arange(5, dtype=np.float32)
+    assert np.isfinite(predicted_scores(library, obs, reward)).all()
+    assert len(spread(library, 5)) == 5
+
+
+# ---- from the replay -------------------------------------------------------------------------------------------
+
+
+def filled(lengths: list[int], copies: int) -> Replay:
+    """Each copy follows skills of these lengths, one after another in one episode; observations count the ticks."""
+    replay = Replay(Spaces(2, 1), 2, 10_000, copies)
+    tick = 0
+    for number, length in enumerate(lengths):
+        for age in range(length):
+            obs = np.stack([np.arange(copies), np.full(copies, tick)], axis=1).astype(np.float32)
+            skill = np.stack([np.arange(copies), np.full(copies, number)], axis=1).astype(np.float32)
+            zeros = np.zeros(copies, np.float32)
+            begins = np.full(copies, age == 0)
+            replay.add(obs, skill, zeros[:, None], zeros, zeros > 1, begins=begins, task_rewards=None)
+            tick += 1
+    replay.finish(
+        np.stack([np.arange(copies), np.full(copies, tick)], axis=1).astype(np.float32), np.ones(copies, bool)
+    )
+    return replay
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+def test_the_latest_skills_that_acted_long_enough_are_kept(copies: int) -> None:
+    lengths = [70, 130, 40, 100, 99, 120]
+    found = from_replay(filled(lengths, copies), 3 * copies, 100)
+    assert found is not None
+    assert sorted({int(number) for _, number in found.skills}, reverse=True) == [5, 3, 1]
+    assert len(found.skills) == 3 * copies
+    assert found.paths.shape == (3 * copies, STATES, 2)
+    begins = np.cumsum([0, *lengths])
+    for (copy, number), path in zip(found.skills, found.paths, strict=True):
+        assert (path[:, 0] == copy).all()
+        assert path[0, 1] == begins[int(number)]
+        assert path[-1, 1] == begins[int(number)] + 100
+        assert (np.diff(path[:, 1]) > 0).all()
+    latest = from_replay(filled(lengths, copies), copies, 100)
+    assert latest is not None
+    assert {int(number) for _, number in latest.skills} == {5}
+
+
+def test_without_a_skill_that_is_over_there_is_no_library() -> None:
+    assert from_replay(filled([5], 1), 10, 100) is None
+
+
+# ---- the search ------------------------------------------------------------------------------------------------
+
+
+class Plane:
+    """A skill (x, y) goes from the origin straight to its point and stays; a corner pays by how near it is."""
+
+    def __init__(self, budget: int, copies: int = 1, reach: int = 20, **config: Any) -> None:
+        rng = np.random.default_rng(4)
+        skills = rng.random((60, 2), np.float32)
+        shares = np.minimum(np.linspace(0, 2, STATES), 1)[None, :, None]
+        self.obs: list[np.ndarray] = []
+        self.reward: list[np.ndarray] = []
+        self.at, self.copies, self.reach, self.begun = np.zeros(2), copies, reach, 0
+        library = Library(skills, (shares * skills[:, None]).astype(np.float32))
+        problem = Problem(BOX, SearchConfig(**config), budget, 0, copies, library, self.seen)
+        self.search: Search = make_search(problem, "library")
+        best = np.argmin(((skills - self.goal) ** 2).sum(axis=1))
+        self.best_skill = skills[best]
+
+    goal = np.array([0.9, 0.15])
+
+    def seen(self, steps: int) -> tuple[np.ndarray, np.ndarray]:
+        ticks = steps // self.copies - 1
+        obs, reward = np.array(self.obs[:ticks], np.float32), np.array(self.reward[:ticks], np.float32)
+        return obs.reshape(-1, 2), reward.reshape(-1)
+
+    def play(self) -> int:
+        steps = 0
+        while self.search.searching:
+            tried = len(self.search.trials)
+            self.at = self.at + (self.search.current - self.at) / self.reach
+            reward = np.full(self.copies, np.exp(-4 * ((self.at - self.goal) ** 2).sum()), np.float32)
+            self.obs.append(np.tile(self.at, (self.copies, 1)))
+            self.reward.append(reward)
+            self.search.observe(reward)
+            steps += self.copies
+            if len(self.search.trials) > tried and self.search.fresh:
+                self.at = np.zeros(2)
+        return steps
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+def test_the_best_skill_of_the_library_is_found_though_few_are_tried(copies: int) -> None:
+    plane = Plane(960, copies, reach=20 // copies, trial_steps=60, finalists=3)
+    assert plane.play() <= 960
+    np.testing.assert_array_equal(plane.search.current, plane.best_skill)
+    tried = [trial.steps for trial in plane.search.trials]
+    assert tried == [60] * 8 + [159 if copies == 3 else 160] * 3
+    assert not any((trial.skill == plane.best_skill).all() for trial in plane.search.trials[:8]), "it was predicted"
+
+
+def test_finalists_begin_with_an_episode_and_those_who_label_do_not() -> None:
+    plane = Plane(400, trial_steps=50, finalists=2)
+    fresh = []
+    while plane.search.searching:
+        fresh.append(plane.search.fresh)
+        plane.obs.append(plane.at)
+        plane.reward.append(np.zeros(1))
+        plane.search.observe(np.zeros(1, np.float32))
+    assert fresh == [False] * 200 + [True] * 200
+
+
+def test_without_a_library_the_search_says_what_to_do() -> None:
+    with pytest.raises(UserError, match="choose --search halving, or pre-train anew"):
+        make_search(Problem(BOX, SearchConfig(), 100), "library")

@@ -1,0 +1,185 @@
+"""Plans: text and back, every mistake in one sentence, folders that follow from configs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import steady
+from hypothesis import given
+from hypothesis import strategies as st
+from make_plans import dags, entries, tiny_plan
+
+from cic.core.errors import UserError
+from cic.sweep.completion import complete_configs, make_jobs
+from cic.sweep.grid import Grid, differences, of_config, parse_seeds, parse_setting
+from cic.sweep.plan import FORMAT, Entry, Needs, Plan, plan_from_text, read_plan
+from cic.training.settings import override, pretrain_defaults
+
+NEEDS = st.none() | st.builds(Needs, st.floats(0, 64), st.floats(0, 1) | st.integers(2, 8), st.floats(0, 512))
+
+
+@steady
+@given(dags(), st.randoms(use_true_random=False), NEEDS)
+def test_a_plan_survives_its_text_and_comes_in_an_order_that_works(dag: Any, random: Any, needs: Any) -> None:
+    made = [Entry(e.name, e.kind, e.config, e.after, None, needs) for e in entries(dag)]
+    random.shuffle(made)
+    plan = Plan(tuple(made))
+    assert plan_from_text(plan.to_text()) == plan
+    place = {entry.name: index for index, entry in enumerate(plan.runs)}
+    assert set(place) == {entry.name for entry in made}
+    assert all(place[other] < place[entry.name] for entry in plan.runs for other in entry.after)
+
+
+@steady
+@given(dags(), st.data())
+def test_a_circle_is_named(dag: Any, data: Any) -> None:
+    made = entries(dag)
+    first, last = sorted([data.draw(st.integers(0, len(made) - 1)), data.draw(st.integers(0, len(made) - 1))])
+    made[last] = Entry(made[last].name, "pretrain", {}, (made[first].name,))
+    made[first] = Entry(made[first].name, "pretrain", {}, (made[last].name,))
+    with pytest.raises(UserError, match=f"circle.*{made[first].name}"):
+        Plan(tuple(made))
+
+
+def text_with(**changes: Any) -> str:
+    run = {"name": "a", "kind": "pretrain", "config": {"domain": "walker"}}
+    return json.dumps({"format": FORMAT, "version": "0.2.0", "runs": [run | changes]})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "not valid JSON"),
+        ("[]", "is not a plan"),
+        ('{"format": 1}', "is not a plan"),
+        ('{"format": 99, "version": "9.1", "runs": []}', r"another version of cic \(9.1, plan format 99"),
+        ('{"format": 1, "runs": [], "rusn": []}', 'unknown field of .* "rusn"; did you mean "runs"'),
+        (text_with(konfig={}), 'unknown field of run 1 .* "konfig"; did you mean "config"'),
+        (text_with(kind="train"), 'kind "train"'),
+        (text_with(config=3), "must be an object"),
+        (text_with(name=""), "name must be printable"),
+        (text_with(after=["b"]), 'waits for a run that the plan lacks: unknown run "b"'),
+        (text_with(after=["a"]), "circle"),
+        (text_with(after="a"), "must be a list"),
+        (text_with(needs={"gpus": 1.5}), "fraction of one GPU"),
+        (text_with(needs={"cpus": -1}), "cpus of a run's needs"),
+        (text_with(needs={"disk": 1}), 'unknown field .* "disk"'),
+    ],
+)
+def test_a_mistake_in_a_plan_is_one_sentence(text: str, said: str) -> None:
+    with pytest.raises(UserError, match=said) as caught:
+        plan_from_text(text)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({}, "lacks domain"),
+        ({"domain": "walkr"}, 'unknown environment "walkr"'),
+        ({"domain": "walker-run"}, "reward-free"),
+        ({"domain": "walker", "objective": "cci"}, '"cci"'),
+        ({"domain": "walker", "stesp": 3}, 'unknown setting "stesp"; did you mean "steps"'),
+        ({"domain": "walker", "steps": "many"}, "steps must be int"),
+        ({"domain": "walker", "steps": 0}, "steps must be at least 1"),
+        ({"domain": 3}, "domain must be a string"),
+    ],
+)
+def test_a_mistake_in_a_config_names_its_run(config: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=f'run "mine" of the plan: .*{said}'):
+        make_jobs(Plan((Entry("mine", "pretrain", config),)))
+
+
+def test_what_a_finetuning_may_continue() -> None:
+    first = Entry("p", "pretrain", {"domain": "walker", "scale": "smoke", "lr": 0.5})
+    config = complete_configs(Plan((first, Entry("f", "finetune", {"task": "walker-run"}, ("p",)))))["f"]
+    assert (config.scale, config.learning.lr) == ("smoke", 0.5)  # as the pre-training it continues
+    with pytest.raises(UserError, match='pre-training is in "walker"'):
+        make_jobs(Plan((first, Entry("f", "finetune", {"task": "hopper-hop"}, ("p",)))))
+    second = Entry("q", "pretrain", {"domain": "walker"})
+    with pytest.raises(UserError, match="continues one pre-training"):
+        make_jobs(Plan((first, second, Entry("f", "finetune", {"task": "walker-run"}, ("p", "q")))))
+    with pytest.raises(UserError, match="does not exist"):
+        make_jobs(Plan((Entry("f", "finetune", {"task": "walker-run"}, pretrained="/nowhere"),)))
+
+
+def test_a_folder_follows_from_the_config_alone() -> None:
+    folder = make_jobs(Plan((Entry("a", "pretrain", {"domain": "walker", "seed": 3}),)))[0].folder
+    spelt_out = {"seed": 3, "domain": "walker", "objective": "cic", "lr": 1e-3, "scale": "laptop"}
+    other = make_jobs(Plan((Entry("z", "pretrain", spelt_out),)))[0].folder
+    assert folder == other
+    assert folder.startswith("pretrain-cic-walker-s3-")
+    changed = make_jobs(Plan((Entry("a", "pretrain", {"domain": "walker", "seed": 3, "lr": 2e-3}),)))[0].folder
+    assert changed != folder
+    with pytest.raises(UserError, match='"a" and "z" are the same run'):
+        make_jobs(Plan((Entry("a", "pretrain", {"domain": "walker", "seed": 3}), Entry("z", "pretrain", spelt_out))))
+
+
+def test_a_finetuning_of_another_pre_training_is_another_run() -> None:
+    plan = tiny_plan(seeds=1, more=("lr=0.1,0.2", "finetune.lr=0.3", "finetune.seed=5"))
+    folders = [job.folder for job in make_jobs(plan) if job.kind == "finetune"]
+    assert len(set(folders)) == 2
+
+
+def test_a_grid_crosses_everything() -> None:
+    grid = Grid(("cic", "apt"), ("walker", "hopper"), (0, 1), "smoke", ("walker", "hopper-hop"), True, ("lr=1,2",))
+    plan = grid.plan()
+    pretrainings = [entry for entry in plan.runs if entry.kind == "pretrain"]
+    assert len(pretrainings) == 2 * 2 * 2 * 2
+    served = [entry for entry in plan.runs if entry.after]
+    assert len(served) == 8 * 4 + 8 * 1  # walker has four tasks; of hopper one was asked for
+    assert len([entry for entry in plan.runs if entry.name.startswith("scratch")]) == 5 * 2
+    assert len({job.folder for job in make_jobs(plan)}) == len(plan.runs)
+    with pytest.raises(UserError, match=r"serves hopper-hop: add the domain"):
+        Grid(("cic",), ("walker",), tasks=("hopper-hop",)).plan()
+
+
+@steady
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=5, unique=True))
+def test_seeds_are_read_as_they_are_written(seeds: list[int]) -> None:
+    assert parse_seeds(",".join(map(str, seeds))) == tuple(seeds)
+    assert parse_seeds(f"{min(seeds)}-{max(seeds)}") == tuple(range(min(seeds), max(seeds) + 1))
+
+
+@pytest.mark.parametrize("text", ["", "a", "-1", "3-", "4-2", "0--2", "1.5", "0-99999999", "1,,2"])
+def test_what_is_no_seed(text: str) -> None:
+    with pytest.raises(UserError, match="seeds"):
+        parse_seeds(text)
+
+
+def test_settings_are_numbers_lists_or_words() -> None:
+    assert parse_setting("lr=1e-3,3e-4") == ("lr", [1e-3, 3e-4])
+    assert parse_setting("milestones=[1,2],[3]") == ("milestones", [[1, 2], [3]])
+    assert parse_setting("search=grid,cem") == ("search", ["grid", "cem"])
+    for text in ("lr", "=3", "lr="):
+        with pytest.raises(UserError, match="NAME=VALUE"):
+            parse_setting(text)
+
+
+@steady
+@given(
+    st.sampled_from(["cic", "apt", "proto", "sac"]),
+    st.fixed_dictionaries(
+        {}, optional={"steps": st.integers(1, 99), "lr": st.floats(1e-5, 1), "nstep": st.integers(1, 5)}
+    ),
+)
+def test_a_config_is_rebuilt_from_its_differences(name: str, changes: dict[str, Any]) -> None:
+    objective, learner = ("cic", "sac") if name == "sac" else (name, "ddpg")
+    config = override(pretrain_defaults("walker", objective, "smoke", None, learner), changes)
+    default = pretrain_defaults("walker", objective, "smoke", None, learner)
+    assert override(default, differences(config, default)) == config
+    (rebuilt,) = complete_configs(of_config(config, [config.seed])).values()
+    assert rebuilt == config
+
+
+def test_a_plan_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="No such file"):
+        read_plan(tmp_path / "none.json")
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+    with pytest.raises(UserError, match="not a text file"):
+        read_plan(tmp_path / "bytes")
+    with pytest.raises(UserError, match="cannot be written"):
+        tiny_plan().write(tmp_path / "bytes" / "plan.json")

@@ -1,0 +1,175 @@
+"""Around finetuning: a library at the end of pre-training, the pull, and the check that keeps the better."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from fakes import FakeAgent, FakeEnv, Part, Tape, WatchedAgent, WatchedEnv, finetune_config, make_loop, pretrain_config
+
+import cic
+from cic import api
+from cic.core.errors import UserError
+from cic.learning.objectives import get_objective
+from cic.runs.folder import Inheritance, Run
+from cic.runs.storage import read_json
+from cic.training.finetuning import Finetuning, resolve
+from cic.training.library import STATES
+from cic.training.loop import Loop
+
+SKILL = 0.5
+
+
+class PayingEnv(FakeEnv):
+    """Pays the first action."""
+
+    def paid(self, actions: np.ndarray) -> np.ndarray:
+        return np.tile(actions[:, 0], (3, 1))
+
+
+class Drifting(Part):
+    """An agent whose every update leaves the policy at the same action."""
+
+    def __init__(self, agent: Any, value: float) -> None:
+        super().__init__(agent)
+        self._value = value
+
+    def update(self, *batches: Any, **options: Any) -> Any:
+        metrics = self._part.update(*batches, **options)
+        constant(self._part, self._value)
+        return metrics
+
+
+def constant(agent: Any, value: float) -> None:
+    last = agent.learner.actor.head[-1]
+    with torch.no_grad():
+        last.weight.zero_()
+        last.bias.fill_(float(np.arctanh(value)))
+
+
+def checked(path: Path, tuned: float, copies: int = 1, **settings: Any) -> tuple[Loop, Tape, dict[str, Any]]:
+    """A finetuning of a skill that does `SKILL` everywhere, and whose updates end in `tuned`."""
+    config = finetune_config(num_envs=copies, steps=100 * copies, warmup=40 * copies, **settings)
+    source, tape = api.make_agent(Finetuning, config), Tape()
+    constant(source, SKILL)
+    phase = Finetuning(config, Inheritance(source.state_dict(), {}))
+    agent = WatchedAgent(Drifting(api.make_agent(Finetuning, config), tuned), tape)
+    env = WatchedEnv(PayingEnv([1000] * copies), tape)
+    loop = make_loop(path, "finetune", config, env, agent, phase)
+    return loop, tape, loop.train()
+
+
+# ---- the check -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+@pytest.mark.parametrize(("tuned", "kept"), [(-0.9, "skill"), (0.8, "tuned")])
+def test_the_better_of_skill_and_tuned_policy_is_kept(tmp_path: Path, tuned: float, kept: str, copies: int) -> None:
+    _, tape, result = checked(tmp_path / "run", tuned, copies, check_steps=20 * copies)
+    assert result["kept"] == kept
+    assert result["checked"]["skill"] == pytest.approx(SKILL, rel=1e-5)
+    assert result["checked"]["tuned"] == pytest.approx(tuned, rel=1e-5)
+    assert result["checked"]["steps"] == 20 * copies
+    np.testing.assert_allclose(np.array(tape.action[80:90]), SKILL, rtol=1e-5)
+    np.testing.assert_allclose(np.array(tape.action[90:]), tuned, rtol=1e-5)
+    expected = SKILL if kept == "skill" else tuned
+    saved = cic.load(tmp_path / "run").act(np.zeros((1, 2), np.float32))
+    np.testing.assert_allclose(saved, expected, rtol=1e-5)
+    assert np.array(tape.reset)[:, 0].nonzero()[0].tolist() == [79, 89], "both begin with an episode"
+    assert max(tick for tick, _ in tape.updates) < 80, "what is checked does not change"
+
+
+def test_without_a_check_the_tuned_policy_is_kept_and_every_update_made(tmp_path: Path) -> None:
+    loop, tape, result = checked(tmp_path / "run", -0.9)
+    assert result["kept"] == "tuned"
+    assert "checked" not in result
+    assert not np.array(tape.reset).any()
+    assert loop.updates == 30
+
+
+def test_from_scratch_nothing_is_checked_and_nothing_pulls(tmp_path: Path) -> None:
+    config = finetune_config(steps=100, check_steps=20, pull=1.0)
+    tape = Tape()
+    env, agent = WatchedEnv(FakeEnv([1000]), tape), WatchedAgent(FakeAgent(), tape)
+    result = make_loop(tmp_path / "run", "finetune", config, env, agent).train()
+    assert result["kept"] == "tuned"
+    assert len(tape.updates) == 30
+    assert all("anchor" not in batch.extras for batch in tape.batches)
+
+
+# ---- the pull --------------------------------------------------------------------------------------------------
+
+
+def test_the_pull_is_towards_the_skills_action_and_fades(tmp_path: Path) -> None:
+    _, tape, _ = checked(tmp_path / "run", 0.1, pull=2.0, pull_updates=10, search_steps=60)
+    pulls = [float(batch.extras["pull"]) if batch.extras else 0.0 for batch in tape.batches]
+    assert pulls == pytest.approx([2.0] * 10 + [2.0 * (1 - i / 10) for i in range(10)] + [0.0] * 10)
+    for batch in tape.batches[:20]:
+        np.testing.assert_allclose(batch.extras["anchor"].numpy(), SKILL, rtol=1e-5)
+
+
+# ---- the library -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+def test_the_end_of_pretraining_is_a_library(tmp_path: Path, copies: int) -> None:
+    """Without noise or updates, each skill from the start of an episode, for as long as it was asked."""
+    config = pretrain_config(num_envs=copies, steps=200 * copies, library=3 * copies, library_steps=20)
+    tape = Tape()
+    env, agent = WatchedEnv(FakeEnv([1000] * copies), tape), WatchedAgent(FakeAgent(), tape)
+    make_loop(tmp_path / "run", "pretrain", config, env, agent).train()
+    found = Run(tmp_path / "run").library()
+    assert found["skills"].shape == (3 * copies, 4)
+    assert found["paths"].shape == (3 * copies, STATES, 2)
+    assert [i for i, reset in enumerate(tape.reset) if reset.any()] == [139, 159, 179, 199]
+    ends = [copy * 100 + 1 + part for part in (1, 2, 3) for copy in range(copies)]
+    assert sorted(found["paths"][:, 0, 0].tolist()) == sorted(ends), "who it was and in which episode"
+    np.testing.assert_array_equal(found["paths"][:, 0, 1], 0)
+    np.testing.assert_array_equal(found["paths"][:, -1, 1], 20)
+    assert len(np.unique(found["skills"], axis=0)) == 3 * copies
+    assert max(tape.acted) < 140, "nothing explores there"
+    assert max(tick for tick, _ in tape.updates) < 140
+
+
+def test_without_it_the_last_skills_of_the_training_are_the_library(tmp_path: Path) -> None:
+    make_loop(tmp_path / "run", "pretrain", pretrain_config(steps=200), FakeEnv([1000]), FakeAgent()).train()
+    found = Run(tmp_path / "run").library()
+    assert len(found["skills"]) > 5
+    assert (found["paths"][:, -1, 1] - found["paths"][:, 0, 1] == FakeAgent().objective.skills.every).all()
+
+
+def test_a_library_that_takes_all_steps_is_refused() -> None:
+    with pytest.raises(UserError, match="the library takes 200 steps, the run has 200"):
+        pretrain_config(steps=200, library=10, library_steps=20)
+
+
+def test_a_finetuning_finds_the_library_of_its_pretraining(tmp_path: Path) -> None:
+    small = {"scale": "smoke", "hidden": 16, "batch": 16, "warmup": 40, "quiet": True}
+    before = cic.pretrain(
+        "gridworld", out=tmp_path / "before", steps=200, skill_dim=4, library=5, library_steps=20, **small
+    ).path
+    own = {"search": "library", "steps": 60, "trial_steps": 5, "eval_episodes": 1}
+    after = cic.finetune(before, "gridworld-reach_top_left", out=tmp_path / "after", **own, **small).path
+    inherited = Run(after).inherited()
+    assert inherited is not None
+    np.testing.assert_array_equal(inherited.library["paths"], Run(before).library()["paths"])
+    tried = read_json(after / "trials.json")
+    assert [trial["steps"] for trial in tried["trials"]] == [5] * 4 + [10] * 2
+    known = inherited.library["skills"].tolist()
+    assert all(trial["skill"] in known for trial in tried["trials"])
+
+
+# ---- what auto means -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("objective", "found"), [("cic", "grid"), ("diayn", "each"), ("aps", "regress"), ("apt", "fixed"), ("smm", "each")]
+)
+def test_auto_takes_what_fits_the_skills(objective: str, found: str) -> None:
+    cls = get_objective(objective)
+    made = cls(FakeAgent.spaces, 16, cls.Options())
+    assert resolve("auto", made) == found
+    assert resolve("random", made) == "random"
