@@ -44,7 +44,7 @@ class Campaign:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self._names = [name for name, _ in objectives()]
+        self._names = [name for name, _ in objectives() if name != "ddpg"]  # it has no reward of its own
         preload()
 
     def draw(self, seed: int) -> tuple[str, Scenario, np.random.Generator]:
