@@ -1,13 +1,13 @@
 """Which search finds a good skill for little? Regret and rank correlation of every search, without any finetuning.
 
-python results/adaptation/searches.py pretrain runs/searches/point_mass-cic-0 …    # short ones, named domain-method-seed
+python results/adaptation/searches.py pretrain runs/searches/point_mass-cic-0 …    # named domain-method-seed
 python results/adaptation/searches.py try runs/searches/point_mass-cic-0 … --out results/adaptation/searches.jsonl
 python results/adaptation/searches.py table results/adaptation/searches.jsonl
 
-All searches of a pre-training, for every task and budget, run side by side, each in a copy of the environment of its own,
-with the noise of finetuning. The regret is the return of the best of 256 skills less that of the chosen one, both the mean
-of three episodes from the same starts. The correlation (Spearman's) is that of what the search scored with true returns:
-over the skills that it tried, or, for the library, over all skills of it.
+All searches of a pre-training, for every task and budget, run side by side, each in its own copy of the environment,
+with the noise of finetuning. The regret is the return of the best of 256 skills less that of the chosen one, both the
+mean of three episodes from the same starts. The correlation (Spearman's) is that of what the search scored with true
+returns: over the skills that it tried, or, for the library, over all skills of it.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def returns(agent: Agent, domain: str, skills: Array, seed: int) -> dict[str, np
 
 def attempt(path: Path) -> list[dict[str, Any]]:
     run, agent = Run(path), cic.load(path)
-    domain, method, seed = path.name.split("-")
+    domain, _, seed = path.name.split("-")
     space = agent.objective.skills
     library = checked(run.library(), space.dim, agent.spaces.obs)
     assert library is not None
