@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -107,3 +109,16 @@ def test_a_reporter_without_a_reader_falls_silent(monkeypatch: pytest.MonkeyPatc
         reporter.say("hello")
         reporter.note(10, reward=1.0)
         assert reporter.quiet
+
+
+def test_a_disk_that_tensorboard_cannot_write_to_is_told_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("tensorboard.summary.writer.record_writer.RecordWriter.write", full)
+    with pytest.raises(OSError, match=r"No space left on device.*tensorboard"):
+        cic.pretrain("gridworld", out=tmp_path / "run", scale="smoke", quiet=True)
+    assert "Traceback" not in capfd.readouterr().err
+    assert threading.excepthook is threading.__excepthook__

@@ -84,24 +84,34 @@ def _act(action: Callable[[], Any], scratch: Path) -> None:
     os.dup2(out, 1)
     os.dup2(out, 2)
     warnings.simplefilter("ignore")
+    code = TRACEBACK
+    try:
+        code = _ended(action)
+    finally:  # whatever happens, the child must not go on as if it were the campaign
+        os._exit(code)
+
+
+def _ended(action: Callable[[], Any]) -> int:
+    """Act, say how it ended as the command line does, and give the code."""
     try:
         action()
-        code = FINE
-    except UserError as error:
-        print(f"cic: {error}", flush=True)
-        code = MISTAKE
-    except OSError as error:  # which the command line says in one line too
-        print(f"cic: {error.filename}: {error.strerror}", flush=True)
-        code = MISTAKE
-    except (Interrupted, KeyboardInterrupt) as error:
-        print(f"cic: {error}", flush=True)
-        code = STOPPED
-    except BaseException:
+        return FINE
+    except BaseException as error:
         sys.setprofile(None)
+        _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))  # what is said is no file of the run
+        if isinstance(error, UserError):
+            print(f"cic: {error}", flush=True)
+            return MISTAKE
+        if isinstance(error, OSError):  # which the command line says in one line too
+            print(f"cic: {error.filename}: {error.strerror}", flush=True)
+            return MISTAKE
+        if isinstance(error, (Interrupted, KeyboardInterrupt)):
+            print(f"cic: {error}", flush=True)
+            return STOPPED
         traceback.print_exc(file=sys.stdout)
         sys.stdout.flush()
-        code = TRACEBACK
-    os._exit(code)
+        return TRACEBACK
 
 
 # ---- faults that a child arranges for itself -------------------------------------------------------------------

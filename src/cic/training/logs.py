@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ class Logs:
         self, folder: Path, start: Path | None, step: int, settings: LoopConfig[Any], config: dict[str, Any]
     ) -> None:
         self.metrics, self.timing = (LineLog(folder / name, start and start / name) for name in LOGS)
+        threading.excepthook = _in_a_thread
         self._board = _board(folder / "tensorboard", step, config)
         self._wandb = _wandb(folder, settings, config) if settings.wandb else None
 
@@ -34,11 +38,20 @@ class Logs:
         )  # both have clocks of their own
 
     def _show(self, line: dict[str, Any]) -> None:
-        for name, value in line.items():
-            if name != "step":
-                self._board.add_scalar(name, value, line["step"])
+        with self._named_errors():
+            for name, value in line.items():
+                if name != "step":
+                    self._board.add_scalar(name, value, line["step"])
         if self._wandb:
             self._wandb.log(line, step=line["step"])
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        """What TensorBoard's thread failed with does not say at which file."""
+        try:
+            yield
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._board.log_dir) from None
 
     def __enter__(self) -> Logs:
         return self
@@ -46,9 +59,17 @@ class Logs:
     def __exit__(self, *_: object) -> None:
         self.metrics.close()
         self.timing.close()
-        self._board.close()
+        with self._named_errors():
+            self._board.close()
+        threading.excepthook = threading.__excepthook__
         if self._wandb:
             self._wandb.finish()
+
+
+def _in_a_thread(error: threading.ExceptHookArgs) -> None:
+    """A disk that TensorBoard's thread cannot write to is met again by the next line, which says so in a sentence."""
+    if not (isinstance(error.exc_value, OSError) and type(error.thread).__module__.startswith("tensorboard")):
+        threading.__excepthook__(error)
 
 
 def _board(folder: Path, step: int, config: dict[str, Any]) -> Any:
