@@ -24,7 +24,9 @@ class Logs:
     ) -> None:
         self.metrics, self.timing = (LineLog(folder / name, start and start / name) for name in LOGS)
         threading.excepthook = _in_a_thread
-        self._board = _board(folder / "tensorboard", step, config)
+        self._board_folder = folder / "tensorboard"
+        with _named_errors(self._board_folder):
+            self._board = _board(self._board_folder, step, config)
         self._wandb = _wandb(folder, settings, config) if settings.wandb else None
 
     def write(self, line: dict[str, Any]) -> None:
@@ -38,20 +40,12 @@ class Logs:
         )  # both have clocks of their own
 
     def _show(self, line: dict[str, Any]) -> None:
-        with self._named_errors():
+        with _named_errors(self._board_folder):
             for name, value in line.items():
                 if name != "step":
                     self._board.add_scalar(name, value, line["step"])
         if self._wandb:
             self._wandb.log(line, step=line["step"])
-
-    @contextmanager
-    def _named_errors(self) -> Iterator[None]:
-        """What TensorBoard's thread failed with does not say at which file."""
-        try:
-            yield
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, self._board.log_dir) from None
 
     def __enter__(self) -> Logs:
         return self
@@ -59,11 +53,22 @@ class Logs:
     def __exit__(self, *_: object) -> None:
         self.metrics.close()
         self.timing.close()
-        with self._named_errors():
-            self._board.close()
-        threading.excepthook = threading.__excepthook__
+        try:
+            with _named_errors(self._board_folder):
+                self._board.close()
+        finally:
+            threading.excepthook = threading.__excepthook__
         if self._wandb:
             self._wandb.finish()
+
+
+@contextmanager
+def _named_errors(folder: Path) -> Iterator[None]:
+    """What TensorBoard's thread failed with does not say at which file."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(folder)) from None
 
 
 def _in_a_thread(error: threading.ExceptHookArgs) -> None:
