@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -121,4 +120,3 @@ def test_a_disk_that_tensorboard_cannot_write_to_is_told_in_a_sentence(
     with pytest.raises(OSError, match=r"No space left on device.*tensorboard"):
         cic.pretrain("gridworld", out=tmp_path / "run", scale="smoke", quiet=True)
     assert "Traceback" not in capfd.readouterr().err
-    assert threading.excepthook is threading.__excepthook__
