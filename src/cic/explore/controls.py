@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cic.core.errors import UserError
+from cic.core.types import Array
 from cic.explore import page, steering
 from cic.explore.plots import Plots
 from cic.explore.skill_map import telling
@@ -31,6 +32,8 @@ class Controls:
         self._add_agent()
         self._add_motion()
         tabs = self._gui.add_tab_group()
+        self._stale = False
+        self._held: Any = None  # the slider by which the skill was changed last
         self._map: Any = None
         self._sentence: Any = None
         if viewer.lane.subject.space.kind != "none":
@@ -59,33 +62,33 @@ class Controls:
         if len(names) > 1:
             chosen = viewer.lanes[0].subject.name
             agent = self._gui.add_dropdown("agent", names, initial_value=chosen, hint="Who is on the stage.")
-            self._on(agent, lambda: viewer.show(agent.value))
+            self._on(agent, viewer.show)
 
     def _add_motion(self) -> None:
         viewer, gui = self._viewer, self._gui
         pause = gui.add_checkbox("pause", viewer.paused)
-        self._on(pause, lambda: setattr(viewer, "paused", pause.value))
+        self._on(pause, lambda ticked: setattr(viewer, "paused", ticked))
         speed = gui.add_slider(
             "speed", 0.05, 2.0, 0.05, viewer.speed, hint="Of simulated time: 1 is real time, below it slow motion."
         )
-        self._on(speed, lambda: setattr(viewer, "speed", speed.value))
+        self._on(speed, lambda times: setattr(viewer, "speed", times))
         follow = gui.add_checkbox("follow", viewer.follow, hint="The view goes with the body.")
-        self._on(follow, lambda: setattr(viewer, "follow", follow.value))
+        self._on(follow, lambda ticked: setattr(viewer, "follow", ticked))
         episode = gui.add_button_group("episode", ("reset", "other start"))
         begin = {"reset": viewer.reset, "other start": viewer.another_start}
-        episode.on_click(lambda event: viewer.do(begin[event.target.value]))
+        self._on(episode, lambda word: begin[word]())
         if directions := viewer.directions():
             push = gui.add_button_group("push", tuple(directions), hint="A kick to the body, along these axes.")
-            push.on_click(lambda event: viewer.do(lambda: viewer.push(event.target.value)))
+            self._on(push, viewer.push)
 
     def _add_skills(self) -> None:
         viewer, gui = self._viewer, self._gui
         space = viewer.lane.subject.space
         self._measure = gui.add_dropdown("colour by", ("…",), hint="What the colours of the map say.")
-        self._on(self._measure, self.show_map)
+        self._on(self._measure, lambda _: self.show_map())
         self._map = gui.add_html('<div style="padding:0 0.75em">Letting skills act to draw their map …</div>')
         field = gui.add_text(page.FIELD, "", hint=page.hint(viewer.lane.subject))
-        self._on(field, lambda: self._typed(field.value))
+        self._on(field, self._typed)
         self._sentence = gui.add_html("")
         self._constant = None
         if space.kind == "onehot":
@@ -97,28 +100,27 @@ class Controls:
             )
         if self._constant is not None:
             constant = self._constant
-            self._on(constant, lambda: viewer.choose(steering.constant(space, constant.value), begin=False))
+            self._on(constant, lambda value: self._by(constant, steering.constant(space, value)))
         self._entry = None
         if space.kind != "onehot":
             low, high = steering.entry_range(space)
             self._place = gui.add_slider("dimension", 0, max(space.dim - 1, 1), 1, 0, hint="Which entry is changed.")
             self._entry = gui.add_slider("its value", low, high, 0.01, low, hint="Of that one entry.")
-            self._on(self._place, self.show_skill)
+            self._on(self._place, lambda _: self.show_skill())
             self._on(self._entry, self._change_entry)
         chance = gui.add_button("random skill")
-        chance.on_click(lambda _: viewer.do(self._random))
+        self._on(chance, lambda _: self._random())
         anew = gui.add_checkbox(
             "start anew",
             viewer.anew,
             hint="A skill from the map, by name or at random begins a new episode from the "
             "same start; sliders never do.",
         )
-        self._on(anew, lambda: setattr(viewer, "anew", anew.value))
+        self._on(anew, lambda ticked: setattr(viewer, "anew", ticked))
         pins = gui.add_button_group("pin this as", ("first", "second"), hint="Two skills to go between.")
-        pins.on_click(lambda event: viewer.do(lambda: viewer.pin(("first", "second").index(event.target.value))))
+        self._on(pins, lambda word: viewer.pin(("first", "second").index(word)))
         self._mix = gui.add_slider("between", 0.0, 1.0, 0.01, 0.0, disabled=True, hint="From the first to the second.")
-        mix = self._mix
-        self._on(mix, lambda: viewer.mix(mix.value))
+        self._on(self._mix, viewer.mix)
         self._command = gui.add_html("")
 
     def _add_comparison(self) -> None:
@@ -126,13 +128,13 @@ class Controls:
         other = viewer.lanes[1].subject.name if len(viewer.lanes) > 1 else ALONE
         gui.add_markdown("Two agents, or two skills of one, side by side and in step.")
         choice = gui.add_dropdown("beside", (ALONE, *viewer.gallery.names), initial_value=other)
-        self._on(choice, lambda: viewer.compare(choice.value))
+        self._on(choice, viewer.compare)
         if len(viewer.lanes) > 1:
             sides = ("left", "right")
             side = gui.add_dropdown(
                 "controls", sides, initial_value=sides[viewer.active], hint="Whose skill and push the page changes."
             )
-            self._on(side, lambda: self._switch(sides.index(side.value)))
+            self._on(side, lambda word: viewer.control(sides.index(word)))
 
     def _add_clip(self) -> None:
         viewer, gui = self._viewer, self._gui
@@ -148,18 +150,27 @@ class Controls:
             finally:
                 button.disabled, progress.visible = False, False
 
-        button.on_click(lambda _: viewer.do(record))
+        self._on(button, lambda _: record())
 
     # ---- what a hand did ---------------------------------------------------------------------------------------
 
-    def _on(self, handle: Any, job: Callable[[], None]) -> None:
-        """Run the job in the viewer's thread when a hand changes an element; what we set ourselves does not count."""
+    def _on(self, handle: Any, job: Callable[[Any], None]) -> None:
+        """Run the job in the viewer's thread when a hand changes an element; what we set ourselves does not count.
 
-        def heard(event: Any) -> None:
+        The job gets the value as it was then. Callbacks that are coroutines keep their order, others need not.
+        """
+
+        async def heard(event: Any) -> None:
+            value = event.target.value
             if event.client is not None:
-                self._viewer.do(job)
+                self._viewer.do(lambda: job(value))
 
-        handle.on_update(heard)
+        (handle.on_click if hasattr(handle, "on_click") else handle.on_update)(heard)
+
+    def _by(self, slider: Any, skill: Array) -> None:
+        """A slider's skill. What a hand holds is not moved meanwhile."""
+        self._held = slider
+        self._viewer.choose(skill, begin=False)
 
     def _typed(self, text: str) -> None:
         try:
@@ -174,24 +185,18 @@ class Controls:
         space = self._viewer.lane.subject.space
         self._viewer.choose(space.sample(1, np.random.default_rng())[0], begin=True)
 
-    def _change_entry(self) -> None:
-        assert self._entry is not None
+    def _change_entry(self, value: float) -> None:
         lane, place = self._viewer.lane, int(self._place.value)
         if place < lane.subject.space.dim:
-            changed = steering.with_entry(lane.subject.space, lane.simulation.skill, place, self._entry.value)
-            self._viewer.choose(changed, begin=False)
-
-    def _switch(self, side: int) -> None:
-        viewer = self._viewer
-        viewer.active = side
-        viewer.controls = Controls(viewer)
-        viewer.controls.show_map()
+            self._by(self._entry, steering.with_entry(lane.subject.space, lane.simulation.skill, place, value))
 
     # ---- what is shown -----------------------------------------------------------------------------------------
 
     def tick(self) -> None:
         """A few times a second."""
         viewer = self._viewer
+        if self._stale:
+            self._refresh()
         self._heading.content = page.status(viewer.lane.subject, viewer.heading, viewer.rate)
         self._plots.update()
 
@@ -206,17 +211,21 @@ class Controls:
         self._map.content = page.map_html(found, self._measure.value, viewer.lane.simulation.skill)
 
     def show_skill(self) -> None:
-        """Sliders, map and command follow the skill that acts."""
-        viewer = self._viewer
+        """Sliders, map and command follow the skill that acts, with the next tick: a slider may change it often."""
+        self._stale = True
+
+    def _refresh(self) -> None:
+        viewer, held = self._viewer, self._held
+        self._stale, self._held = False, None
         if self._map is None:
             return
         skill, space = viewer.lane.simulation.skill, viewer.lane.subject.space
-        if self._constant is not None:
+        if self._constant not in (None, held):
             if space.kind == "onehot":
                 self._constant.value = int(skill.argmax())
             elif (skill == skill[0]).all():
                 self._constant.value = float(skill[0])
-        if self._entry is not None:
+        if self._entry not in (None, held):
             low, high = steering.entry_range(space)
             self._entry.value = float(np.clip(skill[min(int(self._place.value), space.dim - 1)], low, high))
         self._mix.disabled = any(pin is None for pin in viewer.pins)

@@ -45,7 +45,8 @@ class Explorer:
         self._lock = threading.Lock()
         viser = _viser()
         # a page may be gone between two lines of its thread, which ends a moment later
-        warnings.filterwarnings("ignore", message="Queued a .* on a closed connection", module="viser")
+        warnings.filterwarnings("ignore", message="Queued a .* on a closed connection")
+
         class Server(viser.ViserServer):  # type: ignore[misc,name-defined]
             def request_share_url(self, verbose: bool = True) -> str | None:
                 """A page could ask viser to open a public tunnel to this machine. Not here."""

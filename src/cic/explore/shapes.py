@@ -128,14 +128,26 @@ def quaternions(axes: Doubles) -> Doubles:
     return np.asarray(picked / np.linalg.norm(picked, axis=1, keepdims=True))
 
 
+def matrices(turns: Doubles) -> Doubles:
+    """(N, 3, 3): the rotation matrices of quaternions (N, 4)."""
+    w, x, y, z = turns.T
+    rows = [
+        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+    ]
+    return np.moveaxis(np.array(rows), 2, 0)
+
+
 def mixed(before: Poses, after: Poses, share: float) -> Poses:
-    """In between: positions straight; axes too, and then made rotations again by Gram and Schmidt."""
-    positions = (1 - share) * before.positions + share * after.positions
-    axes = (1 - share) * before.axes + share * after.axes
-    x = axes[:, :, 0] / np.linalg.norm(axes[:, :, 0], axis=1, keepdims=True).clip(1e-9)
-    y = axes[:, :, 1] - (axes[:, :, 1] * x).sum(axis=1, keepdims=True) * x
-    y /= np.linalg.norm(y, axis=1, keepdims=True).clip(1e-9)
-    return Poses(positions, np.stack([x, y, np.cross(x, y)], axis=2))
+    """In between: positions straight, rotations along their shorter way."""
+    if share >= 1:
+        return after
+    first, second = quaternions(before.axes), quaternions(after.axes)
+    second *= np.where((first * second).sum(axis=1, keepdims=True) < 0, -1.0, 1.0)
+    turns = (1 - share) * first + share * second
+    turns /= np.linalg.norm(turns, axis=1, keepdims=True)
+    return Poses((1 - share) * before.positions + share * after.positions, matrices(turns))
 
 
 # ---- unit shapes -------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from cic.explore.skill_map import SkillMap
 FRAMES_PER_SECOND = 60
 TEXT_EVERY = 0.25
 """Seconds between updates of plots and numbers."""
+SETTLE = 0.4
 DIRECTIONS = {"−x": (-1, 0, 0), "+x": (1, 0, 0), "−y": (0, -1, 0), "+y": (0, 1, 0), "up": (0, 0, 1)}
 
 
@@ -152,6 +153,7 @@ class Viewer:
 
     def _arrange(self) -> None:
         """The stage, the camera and the controls for who is there now."""
+        self._settle()
         self.client.scene.reset()
         for lane in self.lanes:
             lane.stage = None
@@ -164,6 +166,18 @@ class Viewer:
         self.controls = Controls(self)
         for lane in self.lanes:
             self._fetch_map(lane.subject.name)
+
+    def control(self, side: int) -> None:
+        """From now on the page changes the skill of this lane."""
+        self._settle()
+        self.active = side
+        self.controls = Controls(self)
+        self.controls.show_map()
+
+    def _settle(self) -> None:
+        """A page takes away what it is told to before it changes what it was told to change: let it catch up first."""
+        if hasattr(self, "controls"):
+            self._gone.wait(SETTLE)
 
     def _gap(self) -> Any:
         """From the left lane to the right one: along y, behind each other, or along x where there is a fence."""
