@@ -29,6 +29,7 @@ class Browser:
             self.send(f"{domain}.enable")
 
     _session: str | None = None
+    process: subprocess.Popen[bytes]
 
     def send(self, method: str, **params: Any) -> dict[str, Any]:
         self._count += 1
@@ -90,7 +91,7 @@ def browser(flags: str = "--disable-gpu") -> Iterator[Browser]:
     assert CHROMIUM
     their_in, to = os.pipe()
     back, their_out = os.pipe()
-    with tempfile.TemporaryDirectory() as profile:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         command = (
             f"exec '{CHROMIUM}' --headless --no-sandbox {flags} --disable-dev-shm-usage --no-first-run "
             f"--disable-background-networking --user-data-dir='{profile}' --remote-debugging-pipe "
@@ -102,7 +103,9 @@ def browser(flags: str = "--disable-gpu") -> Iterator[Browser]:
         os.close(their_in)
         os.close(their_out)
         try:
-            yield Browser(to, back)
+            tab = Browser(to, back)
+            tab.process = process
+            yield tab
         finally:
             process.terminate()
             process.wait(timeout=20)

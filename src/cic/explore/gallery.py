@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from cic.core.types import Array
@@ -38,6 +39,8 @@ class Gallery:
     _maps: dict[str, SkillMap] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _mapping: threading.Lock = field(default_factory=threading.Lock)
+    _closing: threading.Event = field(default_factory=threading.Event)
+    _threads: list[threading.Thread] = field(default_factory=list)
 
     def subject(self, name: str) -> Subject:
         if name not in self.names:
@@ -54,8 +57,30 @@ class Gallery:
         with self._mapping:
             if name not in self._maps:
                 options = self.options
-                self._maps[name] = make_map(subject, count=options.count, steps=options.steps, seed=options.seed)
+                self._maps[name] = make_map(
+                    subject, count=options.count, steps=options.steps, seed=options.seed, stop=self._closing.is_set
+                )
             return self._maps[name]
+
+    def fetch_map(self, name: str, take: Callable[[SkillMap], None], fail: Callable[[str], None]) -> None:
+        """In a thread of its own: bodies move meanwhile."""
+
+        def work() -> None:
+            try:
+                take(self.skill_map(name))
+            except Exception as error:  # a page goes on without it
+                if not self._closing.is_set():
+                    fail(f"no map: {error}")
+
+        thread = threading.Thread(target=work, daemon=True)
+        self._threads = [*(known for known in self._threads if known.is_alive()), thread]
+        thread.start()
+
+    def close(self) -> None:
+        """Nothing simulates any more when this is over: physics must not outlive the interpreter."""
+        self._closing.set()
+        for thread in self._threads:
+            thread.join(10.0)
 
     def judge(self, name: str) -> Judge:
         """A new one for each viewer: it works on an objective of its own."""

@@ -56,6 +56,7 @@ class Explorer:
             self._server = Server(host=host, port=free_port(host, port), label="cic explore", verbose=False)
         self._server.gui.configure_theme(show_logo=False, show_share_button=False, brand_color=(30, 110, 160))
         self._server.scene.world_axes.visible = False
+        self._server.scene.configure_environment_map("warehouse", environment_intensity=0.45)  # viser brings it along
         self._server.on_client_connect(self._enter)
         self._server.on_client_disconnect(self._leave)
 
@@ -95,6 +96,7 @@ class Explorer:
         viewers = self.viewers
         for viewer in viewers:
             viewer.leave()
+        self._gallery.close()
         for viewer in viewers:
             viewer.join(5.0)
         with _quiet():

@@ -12,6 +12,8 @@ from cic.envs.bodies import Poses, main_body
 from cic.explore.judging import Judge
 from cic.explore.subject import Subject
 
+JUDGED = 2
+"""Every so many steps: it costs as much as the rest of a step."""
 LONGEST = 300
 """Steps that plots show, and that a method which looks at whole paths is given."""
 
@@ -65,7 +67,7 @@ class Simulation:
             self.returns[task] += value
         self.times.append(self.steps)
         seen = {f"task/{task}": value for task, value in paid.items()}
-        if self.judge is not None:
+        if self.judge is not None and self.steps % JUDGED == 0:
             judged = self.judge.judge(self._path, self._actions, self.skill)
             seen |= judged
         for name, value in seen.items():

@@ -6,11 +6,13 @@ of that time and where the body went; the plane is spanned by the two directions
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from cic.core.errors import UserError
 from cic.core.types import Array
 from cic.explore.judging import Reference
 from cic.explore.simulation import centre_of
@@ -54,8 +56,10 @@ def chosen_skills(subject: Subject, count: int, seed: int) -> tuple[Array, list[
     return space.sample(count, np.random.default_rng(seed)), [f"#{i}" for i in range(count)]
 
 
-def make_map(subject: Subject, *, count: int, steps: int, seed: int = 0) -> SkillMap:
-    """Let the skills act, side by side."""
+def make_map(
+    subject: Subject, *, count: int, steps: int, seed: int = 0, stop: Callable[[], bool] = lambda: False
+) -> SkillMap:
+    """Let the skills act, side by side; `stop` says that nobody wants it any more."""
     skills, names = chosen_skills(subject, count, seed)
     env = subject.make_env(num_envs=len(skills), seed=seed)
     try:
@@ -66,6 +70,8 @@ def make_map(subject: Subject, *, count: int, steps: int, seed: int = 0) -> Skil
         alive = np.ones(len(skills), np.bool_)
         tracks = [_centres(env)]
         for step in range(steps):
+            if stop():
+                raise UserError("nobody waits for this map")
             action = subject.agent.act(obs, skills)
             obs, reward, terminated, truncated, info = env.step(action)
             acted.append(action)

@@ -41,6 +41,7 @@ class Viewer:
         self.rate = 0.0
         """Frames per second of late."""
         self.frames = 0
+        self._stages = 0
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._gone = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"viewer-{client.client_id}", daemon=True)
@@ -161,11 +162,19 @@ class Viewer:
         width = None if len(self.lanes) == 1 else 0.95 * float(np.abs(gap).max())
         for side, lane in enumerate(self.lanes):
             shift = (side - (len(self.lanes) - 1) / 2) * gap
-            lane.set_stage(self.client.scene, ("left", "right")[side], shift, width)
+            # a name of its own each time: a page that is told in one breath to take a node away and to add one of the
+            # same name shows neither
+            self._stages += 1
+            lane.set_stage(self.client.scene, f"stage{self.client.client_id}-{self._stages}", shift, width)
         self._aim(float(np.abs(gap).max()) if len(self.lanes) > 1 else 0.0)
         self.controls = Controls(self)
         for lane in self.lanes:
-            self._fetch_map(lane.subject.name)
+            name = lane.subject.name
+            self.gallery.fetch_map(
+                name,
+                lambda made, name=name: self.do(lambda: self._take_map(name, made)),  # type: ignore[misc]
+                lambda said: self.do(lambda: self._say(said)),
+            )
 
     def control(self, side: int) -> None:
         """From now on the page changes the skill of this lane."""
@@ -196,20 +205,6 @@ class Viewer:
         else:
             camera.position = np.array([0.0, -0.8 * size - 0.5 * room, 1.5 * size + 0.5 * room])
             camera.look_at = np.array([0.0, 0.0, 0.0])
-
-    def _fetch_map(self, name: str) -> None:
-        """In a thread of its own: the body moves meanwhile."""
-
-        def work() -> None:
-            try:
-                made = self.gallery.skill_map(name)
-            except Exception as error:  # the page goes on without it
-                sentence = f"no map: {error}"
-                self.do(lambda: self._say(sentence))
-                return
-            self.do(lambda: self._take_map(name, made))
-
-        threading.Thread(target=work, daemon=True).start()
 
     def _take_map(self, name: str, made: SkillMap) -> None:
         self.maps[name] = made
