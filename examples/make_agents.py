@@ -76,6 +76,9 @@ def score(agent: Path) -> dict[str, Any]:
         "episodes": "24 random skills from 3 starts each, whole episodes, mean action, no finetuning",
         "mean": {task: round(value, 1) for task, value in found.typical.items()},
         "best skill": {task: round(value, 1) for task, value in found.best.items()},
+        "share of the variance that the skill explains": {
+            name: round(share.value, 3) for name, share in found.shares.items()
+        },
     }
 
 

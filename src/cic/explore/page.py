@@ -20,6 +20,7 @@ from cic.runs.contents import Selection
 FIELD = "skill"
 """The label of the text field that clicks write to."""
 WIDTH, HEIGHT, MARGIN = 320, 240, 14
+MOST_TRIALS = 200
 _LOW, _MIDDLE, _HIGH = (np.array(colour) for colour in ((68, 1, 84), (33, 145, 140), (253, 231, 37)))
 CATEGORIES = ("#4e79a7", "#f28e2b", "#e15759", "#59a14f", "#b07aa1", "#edc948", "#76b7b2", "#9c755f")
 _TYPE = """(function(text){
@@ -101,7 +102,8 @@ def categories(values: npt.NDArray[np.float64]) -> list[str]:
 
 def trials_html(trials: Selection) -> str:
     """What the search for a skill tried, best first; a click runs the trial's skill."""
-    order = sorted(range(len(trials.trials)), key=lambda i: -trials.trials[i].score)
+    known = [index for index, trial in enumerate(trials.trials) if np.isfinite(trial.score)]
+    order = sorted(known, key=lambda index: -trials.trials[index].score)[:MOST_TRIALS]
     rows = []
     for index in order:
         trial = trials.trials[index]

@@ -19,6 +19,7 @@ from cic.runs import contents, records
 from cic.runs.contents import Selection
 from cic.runs.folder import Run
 from cic.runs.shipped import shipped
+from cic.runs.values import plain
 from cic.training.opening import open_env
 from cic.training.phases import config_of, phase_of
 
@@ -85,7 +86,7 @@ def open_subject(name: Path | str, *, at: int | None = None, trust: bool = False
     trials = contents.selection(record[0])[0] if record else None
     nstep = needs or config.learning.nstep
     return Subject(
-        str(name), run, agent, environment, str(run.about.get("title", config.objective)), nstep, trust, at, trials
+        str(name), run, agent, environment, plain(run.about.get("title", config.objective)), nstep, trust, at, trials
     )
 
 
