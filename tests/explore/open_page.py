@@ -26,6 +26,7 @@ class OpenPage:
         self.labels: dict[str, str] = {}
         self.texts: dict[str, str] = {}
         self.markdown: list[str] = []
+        self.notes: list[str] = []
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
         camera = {"wxyz": (1, 0, 0, 0), "position": (3, 3, 3), "fov": 1.3, "near": 0.01, "far": 1000.0}
@@ -52,6 +53,7 @@ class OpenPage:
         changes = message.get("updates") or {}
         self.frames += "batched_positions" in changes
         props = message.get("props") or {}
+        self.notes += [props["body"]] if "body" in props else []
         if "uuid" in message and isinstance(props, dict) and "label" in props:
             self.labels[props["label"]] = message["uuid"]
         self.markdown += [content["_markdown"] for content in (props, changes) if "_markdown" in content]

@@ -115,6 +115,20 @@ def test_pause_speed_push_reset(explorer: Explorer, page: OpenPage) -> None:
     wait_until(lambda: viewer.lane.simulation.steps > 3)
 
 
+def test_what_physics_cannot_bear_begins_anew(explorer: Explorer, page: OpenPage) -> None:
+    (viewer,) = explorer.viewers
+    before = page.labels["agent"]
+    page.set("agent", "walker")
+    wait_until(lambda: page.labels["agent"] != before)
+    simulation = viewer.lane.simulation
+    wait_until(lambda: simulation.steps > 20)
+    viewer.do(lambda: simulation.push(np.array([1e12, 0.0, 1e12])))
+    wait_until(lambda: simulation.steps < 10)
+    wait_until(lambda: simulation.steps > 20)
+    assert viewer.lane.simulation is simulation
+    assert any("unstable" in text for text in page.notes)
+
+
 def test_side_by_side_with_itself_and_with_another(explorer: Explorer, page: OpenPage) -> None:
     (viewer,) = explorer.viewers
     for name in ("point_mass", "walker"):

@@ -36,7 +36,7 @@ EXAMPLES = """examples:
   cic finetune --scratch --task walker-walk      # the same budget from nothing
   cic pretrain --domain walker --seeds 0-4       # five runs, as many at once as cores
   cic sweep --objectives cic,apt --domains walker --seeds 0-4 --tasks walker
-  cic explore                                    # a walker that ships with cic, in the browser
+  cic explore                                    # a quadruped that ships with cic, in the browser
   cic COMMAND --help                             # settings and their meaning"""
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 from cic.commandline.arguments import arguments
 from cic.core.errors import UserError
 
-DEFAULT = "walker"
+DEFAULT = "quadruped"
 LOCAL = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(frozen=True)
 class ExploreArgs:
     runs: tuple[Path, ...] = ()
-    """Run folders, or agents that ship with cic: walker, quadruped, point_mass. The first is shown (walker)."""
+    """Run folders, or agents that ship with cic: quadruped, walker, point_mass. The first is shown (quadruped)."""
     skill: tuple[float, ...] | None = None
     """Begin with this skill: a number per dimension, one number for all of them, or the place of a one-hot skill."""
     seed: int = 0

@@ -7,6 +7,7 @@ two frames. So nothing here needs a lock, and when the page is gone the thread e
 from __future__ import annotations
 
 import queue
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -100,10 +101,13 @@ class Viewer:
                 self._say(str(error))
 
     def _advance(self, seconds: float) -> None:
-        ended = [lane.advance(seconds) for lane in self.lanes]
+        try:
+            ended = [lane.advance(seconds) for lane in self.lanes]
+        except RuntimeError as error:  # a push too many
+            self._say(f"{error}: it begins anew")
+            ended = [True]
         if any(ended):  # side by side is in step: the other one begins anew as well
-            for lane in self.lanes:
-                lane.reset()
+            self.reset()
 
     def _draw(self) -> None:
         with self.client.atomic():
@@ -276,8 +280,8 @@ class Viewer:
                 raise UserError("the browser did not draw: is its window hidden?") from None
             told((index + 1) / count)
         suffix, content = clips.encode(frames)
-        name = f"{self.lane.subject.environment}-{self.lane.simulation.seed}{suffix}".replace(":", "-")
-        self.client.send_file_download(name, content, save_immediately=True)
+        name = re.sub(r"[^\w-]+", "-", f"{self.lane.subject.environment}-{self.lane.simulation.seed}")
+        self.client.send_file_download(name + suffix, content, save_immediately=True)
 
     @property
     def command(self) -> str:
