@@ -86,6 +86,8 @@ class Tape:
     done: list[np.ndarray] = field(default_factory=list)
     reset: list[np.ndarray] = field(default_factory=list)
     """Which copies began a new episode after the step."""
+    seeds: list[int] = field(default_factory=list)
+    """Of the new episodes that were given one."""
     skill: list[np.ndarray] = field(default_factory=list)
     """Of each step at which the policy was asked."""
     acted: list[int] = field(default_factory=list)
@@ -128,6 +130,7 @@ class WatchedEnv(Part):
     def reset(self, **arguments: Any) -> Any:
         if arguments.get("options"):
             self.tape.reset[-1] |= arguments["options"]["reset_mask"]
+            self.tape.seeds += [arguments["seed"]] if arguments.get("seed") is not None else []
         outcome = self._part.reset(**arguments)
         self._obs = outcome[0].copy()
         return outcome

@@ -1,6 +1,6 @@
 """Finetuning on point_mass with the demo's budget: from a skill of the library, against its chosen skill and scratch.
 
-python results/adaptation/study.py run --out runs/adaptation --seeds 0 1 4
+python results/adaptation/study.py run --out runs/adaptation --seeds 0 1 2 3 4 5 6 7 8 9
 python results/adaptation/study.py table results/adaptation/data
 """
 
@@ -18,18 +18,20 @@ import cic
 
 SMALL = {"hidden": 64, "batch": 128, "lr": 1e-3, "log_every": 5_000, "checkpoint_every": 100_000, "quiet": True}
 PRETRAIN = {
-    "steps": 64_000,
+    "steps": 144_000,
+    "num_envs": 8,
+    "update_every": 8,
     "warmup": 1_000,
     "skill_dim": 16,
     "skill_every": 100,
     "normaliser": "std",
+    "reward": "discriminator",
     "milestones": (),
 }
 LIBRARY = {"library": 96, "library_steps": 500}
 BUDGET = {**SMALL, "steps": 3_000, "warmup": 400}
 SEARCHES: dict[str, dict[str, Any]] = {
-    "cic": {"search": "library", "search_steps": 1_600, "trial_steps": 100, "finalists": 2, "check_steps": 600},
-    "cic2": {"search": "library", "search_steps": 2_400, "trial_steps": 150, "finalists": 3, "check_steps": 400},
+    "cic": {"search": "library", "search_steps": 2_000, "trial_steps": 100, "finalists": 3, "check_steps": 600},
 }
 CORNERS = ("top_left", "top_right", "bottom_left", "bottom_right")
 KEPT = ("config.json", "metrics.jsonl", "result.json", "trials.json", "alone.json")

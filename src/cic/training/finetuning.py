@@ -61,7 +61,7 @@ class Finetuning(Phase):
         if config.skill is not None:
             self.search.chosen = np.array(config.skill, np.float32)
         self.checked = np.zeros((2, 2))  # reward and steps of the skill alone, and of the tuned policy
-        self._cuts = False
+        self._cuts, self._start = False, 0
 
     # ---- acting ------------------------------------------------------------------------------------------------
 
@@ -78,28 +78,44 @@ class Finetuning(Phase):
             return self.loop.agent.act(obs, skill, actor=self.skill_actor)
         return self.loop.agent.act(obs, skill, explore=place is None)
 
-    def _place_in_check(self, step: int) -> int | None:
-        """0 while the skill alone acts, 1 while the tuned policy does; None before the check, and without a skill."""
+    def _part_of_check(self, step: int) -> int | None:
+        """0 to 3: the skill alone and the tuned policy, from one start and from another; None before, and without."""
         left, length = self.config.steps - step, self.config.check_steps
         if not length or left > length or self.inherited is None:
             return None
-        return 0 if left > length // 2 else 1
+        return min(4 * (length - left) // length, 3)
+
+    def _place_in_check(self, step: int) -> int | None:
+        """0 while the skill alone acts, 1 while the tuned policy does."""
+        part = self._part_of_check(step)
+        return None if part is None else part % 2
+
+    def _counts_in_check(self, step: int) -> bool:
+        """The second half of each part: where a policy gets to, not how far off it began."""
+        left, length = self.config.steps - step, self.config.check_steps
+        return 8 * (length - left) // length % 2 == 1
 
     def after_step(self, reward: Array, done: Bools) -> None:
         place = self._place_in_check(self.loop.step)
-        if place is not None:
+        if place is not None and self._counts_in_check(self.loop.step):
             self.checked[place] += float(reward.sum(dtype=np.float64)), len(reward)
-        self._cuts = self._place_in_check(self.loop.step + len(reward)) != place
+        part, coming = (self._part_of_check(step) for step in (self.loop.step, self.loop.step + len(reward)))
+        self._cuts, self._start = coming != part, (coming or 0) // 2
         if self.search.searching:
             tried = len(self.search.trials)
             self.search.observe(reward)
-            self._cuts |= len(self.search.trials) > tried and self.search.fresh
+            if len(self.search.trials) > tried and self.search.fresh:
+                self._cuts, self._start = True, self.search.start
             if not self.search.searching:
                 self.loop.run.write_trials(self.search.table())
 
     def cuts(self) -> bool:
-        """Trials that must not depend on the one before begin with an episode, and so do both parts of the check."""
+        """Trials that must not depend on the one before begin with an episode, and so do the parts of the check."""
         return self._cuts
+
+    def start_seed(self) -> int:
+        """From the same starts, or the luckier one would win."""
+        return int(np.random.SeedSequence([self.config.seed, self._start]).generate_state(1)[0] >> 1)
 
     # ---- learning ----------------------------------------------------------------------------------------------
 
@@ -191,9 +207,9 @@ class Finetuning(Phase):
         if not steps or not more:
             return {"kept": "tuned"}
         alone, tuned = float(alone / steps), float(tuned / more)
-        if alone > tuned:
+        if alone >= tuned:
             self.loop.agent.learner.actor.load_state_dict(self.skill_actor.state_dict())
-        kept = "skill" if alone > tuned else "tuned"
+        kept = "skill" if alone >= tuned else "tuned"
         return {"kept": kept, "checked": {"skill": alone, "tuned": tuned, "steps": int(steps + more)}}
 
     # ---- checkpoints -------------------------------------------------------------------------------------------

@@ -7,19 +7,24 @@ stopped; labelled states do not.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from cic.core.errors import UserError
 from cic.core.types import Array
+from cic.learning.networks import mlp
 from cic.learning.replay import Replay
 
 Doubles = npt.NDArray[np.float64]
 
 
 STATES = 64  # of a path that are kept
+EVERY = 4  # how many of them, and of labelled states, stand for each other when distances are asked for
 
 
 class Library(NamedTuple):
@@ -68,30 +73,50 @@ def from_replay(replay: Replay, count: int, steps: int) -> Library | None:
     return Library(np.stack(skills), np.stack(paths)) if skills else None
 
 
-def spread(library: Library, count: int) -> npt.NDArray[np.int64]:
-    """Skills that lead to places far from each other: each is the one farthest from those before it."""
-    features = _standardised(library.ends.mean(axis=1), library)
-    chosen = [int(np.linalg.norm(features - features.mean(axis=0), axis=1).argmin())]
-    nearest = np.linalg.norm(features - features[chosen[0]], axis=1)
-    while len(chosen) < min(count, len(features)):
-        chosen.append(int(nearest.argmax()))
-        nearest = np.minimum(nearest, np.linalg.norm(features - features[chosen[-1]], axis=1))
-    return np.array(chosen)
+def distances(library: Library, obs: Array) -> Doubles:
+    """(K,): how far the second half of each skill's path lies from what is known, a mean of distances to the nearest.
+
+    Known are the states `obs` (N, obs) and those in which the skills began.
+    """
+    known = _standardised(np.concatenate([library.paths[:, 0], obs[::EVERY]]), library)
+    asked = _standardised(library.ends[:, ::EVERY], library)  # (K, T, obs)
+    squares = (known**2).sum(axis=1) - 2 * asked @ known.T  # (K, T, N), less the square of what is asked
+    nearest = squares.min(axis=-1) + (asked**2).sum(axis=-1)
+    return np.asarray(np.sqrt(np.maximum(nearest, 0)).mean(axis=1))
 
 
-def predicted_scores(library: Library, obs: Array, reward: Array, neighbours: int = 3) -> Doubles:
-    """(K,): the mean reward over the second half of each skill's path, by nearest neighbours among labelled states."""
-    known = _standardised(obs, library)
-    asked = _standardised(library.ends.reshape(-1, library.paths.shape[-1]), library)
-    values = np.concatenate([_nearest_mean(part, known, reward, neighbours) for part in np.array_split(asked, 16)])
-    return np.asarray(values.reshape(len(library.skills), -1).mean(axis=1))
+def predicted_scores(library: Library, obs: Array, reward: Array) -> Doubles:
+    """(K,): the mean reward over the second half of each skill's path, by a regression on labelled states.
+
+    It is the mean of three small networks. Nearest neighbours know no direction: where rewards grow towards a place
+    that no trial has reached, they cannot say so.
+    """
+    usable = np.isfinite(reward)
+    if not usable.any():
+        return np.zeros(len(library.skills))
+    known, goal = _tensor(_standardised(obs[usable], library)), _tensor(reward[usable])[:, None]
+    asked = _tensor(_standardised(library.ends, library))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        found = [_regression(known, goal)(asked).squeeze(-1).mean(dim=1) for _ in range(3)]
+    return np.asarray(torch.stack(found).mean(dim=0).numpy(), np.float64)
 
 
-def _nearest_mean(asked: Doubles, known: Doubles, reward: Array, neighbours: int) -> Doubles:
-    k = min(neighbours, len(known))
-    distances = (asked**2).sum(axis=1)[:, None] + (known**2).sum(axis=1) - 2 * asked @ known.T
-    nearest = np.argpartition(distances, k - 1, axis=1)[:, :k]
-    return np.asarray(reward[nearest].mean(axis=1), np.float64)
+def _regression(x: Tensor, y: Tensor) -> Callable[[Tensor], Tensor]:
+    """Least squares of y (N, 1) on x (N, D) by an MLP."""
+    network = mlp(x.shape[1], 64, 64, 1)
+    optimiser = torch.optim.Adam(network.parameters(), lr=3e-3)
+    for _ in range(300):
+        rows = torch.randint(len(x), (256,))
+        loss = (network(x[rows]) - y[rows]).square().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    return network.requires_grad_(False)
+
+
+def _tensor(array: npt.NDArray[Any]) -> Tensor:
+    return torch.from_numpy(array.astype(np.float32))
 
 
 def _standardised(states: Array, library: Library) -> Doubles:

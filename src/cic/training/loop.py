@@ -180,16 +180,15 @@ class Loop:
         self.finished_return += self.running_return[:, done].sum(axis=1)
         self.finished_count += int(done.sum())
         self.phase.after_step(reward, done)
-        if self.phase.cuts():
-            done = np.ones_like(done)
-        if done.any():
-            self._begin_episodes(done)
+        cut = self.phase.cuts()
+        if cut or done.any():
+            self._begin_episodes(np.ones_like(done) if cut else done, self.phase.start_seed() if cut else None)
         self.step += self.config.num_envs
 
-    def _begin_episodes(self, done: Bools) -> None:
+    def _begin_episodes(self, done: Bools, seed: int | None = None) -> None:
         self.replay.finish(self.obs, done, self._physics())
         self.running_return[:, done] = 0
-        self.obs, _ = self.env.reset(options={"reset_mask": done})
+        self.obs, _ = self.env.reset(seed=seed, options={"reset_mask": done})
 
     def crossed(self, every: int) -> bool:
         """Did the latest step reach a multiple of `every`?"""

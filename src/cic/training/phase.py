@@ -92,6 +92,10 @@ class Phase(ABC):
         """Do all copies begin anew after this step, though their episodes are not over? Asked after `after_step`."""
         return False
 
+    def start_seed(self) -> int | None:
+        """Where what is to be compared begins: the seed of such a new beginning; None goes on drawing."""
+        return None
+
     def after_restart(self) -> None:  # noqa: B027  most have nothing to do
         """Every copy begins a new episode, because the environment could not continue where it was."""
 

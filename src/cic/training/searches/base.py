@@ -93,6 +93,11 @@ class Search(ABC):
         """Does the current trial begin with an episode? The paper's sweep goes on from where the last one stopped."""
         return False
 
+    @property
+    def start(self) -> int:
+        """Which of the starts that are the same for all a trial that begins with an episode has."""
+        return 0
+
     def scores(self) -> list[float]:
         return [trial.score for trial in self.trials]
 

@@ -1,8 +1,8 @@
 """A skill library: a few skills label states with rewards, a regression scores all the others, the best are tried.
 
-Half of the budget goes to skills that lead to places far from each other. Then, one after another, the skill that the
-states labelled so far make look best is tried for longer, from the start of an episode, and its states are labels too.
-The best of these is kept.
+Half of the budget goes to skills that lead to where nothing is known yet. Then, one after another, the skill that the
+states labelled so far make look best is tried for longer, from two starts that are the same for all, and its states
+are labels too. The best of these is kept.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import numpy as np
 
 from cic.core.errors import UserError
 from cic.core.types import Array
-from cic.training.library import predicted_scores, spread
+from cic.training.library import distances, predicted_scores
 from cic.training.searches.base import Candidate, Problem, Search, register_search
+
+STARTS = 2  # of each finalist: from one alone, a skill that stays near it looks good
 
 
 @register_search
@@ -32,17 +34,23 @@ class FromLibrary(Search):
     def propose(self) -> Iterator[Candidate]:
         skills, budget = self._library.skills, self.problem.budget
         steps, copies = self.problem.config.trial_steps, self.problem.num_envs
-        for index in spread(self._library, max(self.count(steps) // 2, 1)):
-            yield skills[index], steps
+        tried: list[int] = []
+        while len(tried) < min(max(self.count(steps) // 2, 1), len(skills)):
+            seen = self._seen(self.spent)[0] if self.spent else self._library.paths[:0, 0]
+            unknown = distances(self._library, seen)
+            unknown[tried] = -np.inf
+            tried.append(int(unknown.argmax()))
+            yield skills[tried[-1]], steps
         self._labelling = len(self.trials)
         finalists = min(self.problem.config.finalists, len(skills))
-        longer = max((budget - self.spent) // (finalists * copies), 1) * copies
-        tried: list[int] = []
+        longer = max((budget - self.spent) // (finalists * STARTS * copies), 1) * copies
+        tried = []
         while len(tried) < finalists:
             scores = predicted_scores(self._library, *self._seen(self.spent))
             scores[tried] = -np.inf
             tried.append(int(scores.argmax()))
-            yield skills[tried[-1]], longer
+            for _ in range(STARTS):
+                yield skills[tried[-1]], longer
 
     @property
     def fresh(self) -> bool:
@@ -53,8 +61,16 @@ class FromLibrary(Search):
         """Finalists are scored as predictions are: by where they get to, the second half of their way."""
         return length // 2 if self._labelling else super().skip(length)
 
+    @property
+    def start(self) -> int:
+        return (len(self.trials) - 1 - self._labelling) % STARTS
+
     def best(self) -> Array | None:
         """The best finalist: the trials before only gathered labels, each from wherever the one before it stopped."""
         last = self.trials[self._labelling :] or self.trials
-        found = max(last, key=lambda trial: trial.score)
-        return found.skill if np.isfinite(found.score) else super().best()
+        scores: dict[bytes, list[float]] = {}
+        for trial in last:
+            scores.setdefault(trial.skill.tobytes(), []).append(trial.score)
+        means = [float(np.mean(scores[trial.skill.tobytes()])) for trial in last]
+        place = int(np.argmax(means))
+        return last[place].skill if np.isfinite(means[place]) else super().best()
