@@ -41,7 +41,7 @@ def page() -> str:
         _class("Needs", Needs),
         "## Environments",
         *(_function(f"cic.envs.{name}", getattr(cic.envs, name)) for name in ("make", "register_env", "domains")),
-        _class("VectorEnv", VectorEnv, ["reset", "step", "state", "restore", "physics", "render"]),
+        _class("VectorEnv", VectorEnv, ["reset", "step", "state", "restore", "physics", "poses", "push", "render"]),
         "## Export",
         *(_function(f"cic.export.{name}", getattr(export, name)) for name in export.__all__ if name[0].islower()),
         _class("cic.export.Episode", export.Episode),

@@ -273,6 +273,8 @@ def _already_finished(run: Run, result: dict[str, Any]) -> Finished:
 def load(run: Path | str, *, at: int | None = None) -> Agent:
     """The agent of a run, ready to `act(obs, skill)`; `at` picks a milestone's step.
 
+    walker, quadruped and point_mass ship with the package: wherever a run is asked for, such a name does as well.
+
     A finetuned agent acts by the skill that it chose unless it is given another. No environment is made.
     """
     opened = Run(run)

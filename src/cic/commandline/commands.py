@@ -17,6 +17,7 @@ COMMANDS = {
     "finetune": Command("adapt a pre-trained run to a task (or --scratch)", "training:finetune"),
     "evaluate": Command("returns of a run's agent", "looking:evaluate"),
     "skills": Command("what each skill of a run does: a table, a picture, a video", "looking:skills"),
+    "explore": Command("an agent live in the browser: watch it, play with its skills", "exploring:explore"),
     "sweep": Command("many runs: a plan, on this machine's cores or on a Ray cluster", "sweeping:sweep"),
     "runs": Command("the runs in a folder: their state, progress and next command", "runs:runs"),
     "export": Command("a run's data (ExORL, Minari) or its policy (ONNX, torch)", "exporting:export"),
@@ -35,6 +36,7 @@ EXAMPLES = """examples:
   cic finetune --scratch --task walker-walk      # the same budget from nothing
   cic pretrain --domain walker --seeds 0-4       # five runs, as many at once as cores
   cic sweep --objectives cic,apt --domains walker --seeds 0-4 --tasks walker
+  cic explore                                    # a quadruped that ships with cic, in the browser
   cic COMMAND --help                             # settings and their meaning"""
 
 

@@ -7,7 +7,7 @@ so the last observation of an episode is simply the observation that `step` retu
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -18,6 +18,9 @@ from gymnasium.vector.utils import batch_space
 from cic.core.errors import UserError
 from cic.core.types import Array, Spaces
 from cic.envs.catalogue import CoverageAxes
+
+if TYPE_CHECKING:
+    from cic.envs.bodies import Poses
 
 Bools = npt.NDArray[np.bool_]
 State = dict[str, npt.NDArray[Any]]
@@ -114,6 +117,28 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
     def physics(self) -> npt.NDArray[np.float64]:
         """(N, state): what the simulator itself keeps of each copy (positions, velocities); none by default."""
         return np.zeros((self.num_envs, 0))
+
+    # ---- a body to look at, where the physics is MuJoCo's ------------------------------------------------------
+
+    @property
+    def model(self) -> Any:
+        """The `MjModel` of every copy; None where the physics is not MuJoCo's."""
+        return None
+
+    @property
+    def step_seconds(self) -> float:
+        """Simulated time of a step."""
+        raise UserError(f"{self.name} is not simulated by MuJoCo, so it has no body that can be shown")
+
+    def poses(self, index: int = 0) -> Poses:
+        """Where the geoms of one copy are."""
+        raise UserError(f"{self.name} is not simulated by MuJoCo, so it has no body that can be shown")
+
+    def push(self, velocity: Any, index: int = 0) -> None:
+        """Shove the body of one copy, as if by a kick that would give it `velocity` (3,) if nothing held it."""
+        raise UserError(f"{self.name} is not simulated by MuJoCo, so it has no body that can be pushed")
+
+    # ------------------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def render(self, index: int = 0, width: int = 320, height: int = 240) -> npt.NDArray[np.uint8]:  # type: ignore[override]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
@@ -21,6 +21,9 @@ from cic.core.types import Array
 from cic.envs import foreign_state
 from cic.envs.base import State, StepArrays, VectorEnv
 from cic.envs.patience import Patience
+
+if TYPE_CHECKING:
+    from cic.envs.bodies import Poses
 
 LARGEST = 1e9
 """Of observations and rewards: squared twice, as losses and Adam do, it is still a float32."""
@@ -133,6 +136,36 @@ class GymEnv(VectorEnv):
         found = [foreign_state.mujoco_physics(env) for env in self._envs]
         rows = [np.concatenate([f[1].qpos, f[1].qvel, f[1].act]) for f in found if f is not None]
         return np.array(rows) if len(rows) == self.num_envs else super().physics()
+
+    @property
+    def model(self) -> Any:
+        physics = foreign_state.mujoco_physics(self._envs[0])
+        return None if physics is None else physics[0]
+
+    @property
+    def step_seconds(self) -> float:
+        own = getattr(self._envs[0].unwrapped, "dt", None)
+        return super().step_seconds if self.model is None or not isinstance(own, float) else own
+
+    def poses(self, index: int = 0) -> Poses:
+        physics = foreign_state.mujoco_physics(self._envs[index])
+        if physics is None:
+            return super().poses(index)
+        from cic.envs.bodies import Poses
+
+        return Poses(physics[1].geom_xpos.copy(), physics[1].geom_xmat.reshape(-1, 3, 3).copy())
+
+    def push(self, velocity: Any, index: int = 0) -> None:
+        physics = foreign_state.mujoco_physics(self._envs[index])
+        if physics is None:
+            return super().push(velocity, index)
+        import copy
+
+        from cic.envs.bodies import shove
+
+        model, data = physics
+        data.qvel[:] += shove(model, copy.copy(data), np.asarray(velocity, np.float64))
+        return None
 
     def state(self) -> State:
         state: State = {

@@ -30,10 +30,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 from cic.core.errors import UserError
 from cic.core.types import Spaces
 from cic.runs.lines import LineLog
 from cic.runs.links import refuse_links
+from cic.runs.shipped import locate, shipped
 from cic.runs.storage import (
     Arrays,
     Damaged,
@@ -67,11 +70,12 @@ class Run:
     """One run folder, open for reading; `lock` before writing."""
 
     def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
+        self.path = locate(path)
         if not self.path.is_dir():
             what = "is a file" if self.path.is_file() else "does not exist"
             raise UserError(
-                f"the run folder {self.path} {what}: give the folder that `cic pretrain` or `finetune` made"
+                f"the run folder {self.path} {what}: give the folder that `cic pretrain` or `finetune` made, "
+                f"or an agent that ships with cic ({', '.join(shipped())})"
             )
         header = read_json(self.path / "config.json")
         if not isinstance(header, dict) or not {"format", "kind", "config"} <= header.keys():
@@ -343,7 +347,9 @@ class Run:
 
 def _weights(folder: Path, limit: int | None) -> Tensors:
     verify(folder, only="agent.safetensors", limits=None if limit is None else {"agent": limit})
-    return read_tensors(folder / "agent.safetensors")
+    tensors = read_tensors(folder / "agent.safetensors")
+    # shipped agents keep their matrices as float16; nothing computes in it
+    return {name: value.float() if value.dtype == torch.float16 else value for name, value in tensors.items()}
 
 
 def _library(folder: Path) -> Arrays:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cic.core.errors import UserError
+from cic.runs.shipped import refuse_shipped
 
 FILES = ("config.json", "status.json", "result.json", "trials.json", "metrics.jsonl", "timing.jsonl", ".lock")
 FOLDERS = ("checkpoints", "milestones", "inherited", "tensorboard", "wandb", "pictures")
@@ -15,6 +16,7 @@ FOLDERS = ("checkpoints", "milestones", "inherited", "tensorboard", "wandb", "pi
 
 def refuse_links(folder: Path) -> None:
     """Before anything is written to a run folder, which may come from anywhere."""
+    refuse_shipped(folder)
     for path in _own(folder):
         kind = path.lstat().st_mode
         if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):

@@ -169,8 +169,11 @@ def finetunings(
 
     entries = []
     for run in dict.fromkeys(runs):
-        for seed in [Run(run).config.get("seed", 0)] if seeds is None else seeds:
+        opened = Run(run)
+        for seed in [opened.config.get("seed", 0)] if seeds is None else seeds:
             for one in tasks_of(task):
                 config = {"task": one, **settings, "seed": seed} | ({} if at is None else {"at": at})
-                entries.append(Entry(f"{run.name}-{one}-s{seed}", "finetune", config, pretrained=str(run.absolute())))
+                entries.append(
+                    Entry(f"{run.name}-{one}-s{seed}", "finetune", config, pretrained=str(opened.path.absolute()))
+                )
     return Plan(tuple(entries))

@@ -14,6 +14,7 @@ from mujoco.batch import Batch
 
 from cic.core.errors import UserError
 from cic.core.types import Array
+from cic.envs.bodies import Poses, shove
 from cic.envs.suite.domain import Domain, Floats, Views
 
 STATE = int(mujoco.mjtState.mjSTATE_INTEGRATION)  # positions, velocities, activations, controls, warm start, …
@@ -78,6 +79,15 @@ class Engine:
         if not np.array_equal(self._batch.state, state["physics"]):
             raise UserError("the state cannot be continued: its physics is unstable")
         self.table[:] = state["table"]
+
+    def poses(self, index: int) -> Poses:
+        """Where the geoms of one copy are."""
+        return Poses(self._batch.geom_xpos[index].copy(), self._batch.geom_xmat[index].reshape(-1, 3, 3).copy())
+
+    def push(self, index: int, velocity: Floats) -> None:
+        """Shove one copy's body. What was last looked at stays as it was until the next step."""
+        self._batch.qvel[index] += shove(self._domain.model, self.data(index), velocity)
+        self._batch.forward(np.array([index]), VELOCITY)
 
     def data(self, index: int) -> Any:
         """One copy as `MjData`, to draw it."""

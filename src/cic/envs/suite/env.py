@@ -12,6 +12,7 @@ from cic.core.errors import UserError
 from cic.core.types import Array
 from cic.envs import random_state
 from cic.envs.base import State, StepArrays, VectorEnv
+from cic.envs.bodies import Poses
 from cic.envs.suite.domain import Domain
 from cic.envs.suite.engine import Engine
 
@@ -55,6 +56,22 @@ class SuiteEnv(VectorEnv):
 
     def physics(self) -> npt.NDArray[np.float64]:
         return self._engine.physics()
+
+    @property
+    def model(self) -> Any:
+        return self._suite.model
+
+    @property
+    def step_seconds(self) -> float:
+        return float(self._suite.model.opt.timestep * self._suite.substeps)
+
+    def poses(self, index: int = 0) -> Poses:
+        self._check_open()
+        return self._engine.poses(index)
+
+    def push(self, velocity: Any, index: int = 0) -> None:
+        self._check_open()
+        self._engine.push(index, np.asarray(velocity, np.float64))
 
     def state(self) -> State:
         return {

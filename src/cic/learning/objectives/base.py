@@ -199,6 +199,11 @@ class Objective(nn.Module):
         """Costlier measures, asked for only when a line is logged."""
         return {}
 
+    def confidence(self, batch: Batch) -> Tensor | None:
+        """(B, 1): how probable a method's discriminator finds the skill of each transition, among all one-hot skills or
+        among those of the batch; None for methods without a discriminator."""
+        return None
+
     def policy_input(self, obs: Tensor, skill: Tensor) -> Tensor:
         """What actor and critic see: the raw observation and skill side by side."""
         return torch.cat([obs, skill], dim=-1) if skill.shape[-1] else obs

@@ -201,6 +201,12 @@ class CIC(Objective):
             "embedding/effective_rank": effective_rank(self.state(batch.next_obs)),
         }
 
+    @torch.no_grad()
+    def confidence(self, batch: Batch) -> Tensor:
+        """exp f(τ_i, z_i) / Σ_j exp f(τ_i, z_j), over the batch's skills."""
+        logits = self._similarities(batch)[0] / self.options.temperature
+        return logits.softmax(dim=0).diagonal()[:, None]
+
     def policy_input(self, obs: Tensor, skill: Tensor) -> Tensor:
         if not self.options.encode_policy:
             return super().policy_input(obs, skill)

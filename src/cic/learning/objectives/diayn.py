@@ -64,6 +64,10 @@ class DIAYN(Objective):
         return F.cross_entropy(self.classifier(batch.next_obs), batch.skill.argmax(dim=1), reduction="none")
 
     @torch.no_grad()
+    def confidence(self, batch: Batch) -> Tensor:
+        return (-self._surprise(batch)).exp()[:, None]
+
+    @torch.no_grad()
     def diagnose(self, batch: Batch) -> Metrics:
         hits = self.classifier(batch.next_obs).argmax(dim=1) == batch.skill.argmax(dim=1)
         return {"skill/accuracy": hits.float().mean()}

@@ -121,6 +121,10 @@ class SMM(Objective):
         reward: Tensor = novelty + math.log(self.options.skill_dim) + sign * self._cross_entropy(batch)
         return reward.unsqueeze(1)
 
+    @torch.no_grad()
+    def confidence(self, batch: Batch) -> Tensor:
+        return (-self._cross_entropy(batch)).exp()[:, None]
+
     def _cross_entropy(self, batch: Batch) -> Tensor:
         """(B,): −log d(z | s)"""
         return F.cross_entropy(self.classifier(batch.obs), batch.skill.argmax(dim=1), reduction="none")

@@ -119,6 +119,10 @@ class VALOR(Objective):
         self._grow((-surprise).exp().mean())
         return -surprise.unsqueeze(1) * batch.extras["skill_end"]
 
+    @torch.no_grad()
+    def confidence(self, batch: Batch) -> Tensor:
+        return (-self._surprise(batch)).exp()[:, None]
+
     def _surprise(self, batch: Batch) -> Tensor:
         """(B,): −log P(z | path)"""
         logits = self.decoder(batch.extras["path"])

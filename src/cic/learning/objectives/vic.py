@@ -75,6 +75,10 @@ class VIC(Objective):
         surprise = self._surprise(batch.extras["first_obs"], batch.next_obs, batch.skill)
         return (math.log(self.options.skill_dim) - surprise).unsqueeze(1) * batch.extras["skill_end"]
 
+    @torch.no_grad()
+    def confidence(self, batch: Batch) -> Tensor:
+        return (-self._surprise(batch.extras["first_obs"], batch.next_obs, batch.skill)).exp()[:, None]
+
     def _surprise(self, first: Tensor, last: Tensor, skill: Tensor) -> Tensor:
         """(B,): −log q(z | s_0, s_f)"""
         logits = self.classifier(torch.cat([first, last], dim=1))

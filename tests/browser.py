@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,7 @@ class Browser:
             self.send(f"{domain}.enable")
 
     _session: str | None = None
+    process: subprocess.Popen[bytes]
 
     def send(self, method: str, **params: Any) -> dict[str, Any]:
         self._count += 1
@@ -51,16 +53,29 @@ class Browser:
         message, _, self._rest = self._rest.partition(b"\0")
         return json.loads(message)  # type: ignore[no-any-return]
 
-    def open(self, page: Path, width: int = 1280, height: int = 900, mobile: bool = False) -> None:
+    def open(self, page: Path | str, width: int = 1280, height: int = 900, mobile: bool = False) -> None:
+        """A file, or an address."""
         self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
         self.events.clear()
-        self.send("Page.navigate", url=page.resolve().as_uri())
+        self.send("Page.navigate", url=page if isinstance(page, str) else page.resolve().as_uri())
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self._receive())
         self.evaluate("1")  # whatever the page said by now has arrived
 
     def evaluate(self, code: str) -> Any:
         return self.send("Runtime.evaluate", expression=code, returnByValue=True)["result"].get("value")
+
+    def wait_for(self, code: str, seconds: float = 30.0) -> Any:
+        """What the expression gives once it gives something."""
+        end = time.monotonic() + seconds
+        while not (found := self.evaluate(code)):
+            assert time.monotonic() < end, f"in vain: {code}"
+            time.sleep(0.05)
+        return found
+
+    def click(self, x: float, y: float) -> None:
+        for kind in ("mousePressed", "mouseReleased"):
+            self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def of(self, method: str) -> list[dict[str, Any]]:
         return [event["params"] for event in self.events if event.get("method") == method]
@@ -71,14 +86,14 @@ class Browser:
 
 
 @contextmanager
-def browser() -> Iterator[Browser]:
+def browser(flags: str = "--disable-gpu") -> Iterator[Browser]:
     """Chromium reads commands from its descriptor 3 and answers on 4."""
     assert CHROMIUM
     their_in, to = os.pipe()
     back, their_out = os.pipe()
-    with tempfile.TemporaryDirectory() as profile:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         command = (
-            f"exec '{CHROMIUM}' --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run "
+            f"exec '{CHROMIUM}' --headless --no-sandbox {flags} --disable-dev-shm-usage --no-first-run "
             f"--disable-background-networking --user-data-dir='{profile}' --remote-debugging-pipe "
             f"3<&{their_in} 4>&{their_out}"
         )
@@ -88,7 +103,9 @@ def browser() -> Iterator[Browser]:
         os.close(their_in)
         os.close(their_out)
         try:
-            yield Browser(to, back)
+            tab = Browser(to, back)
+            tab.process = process
+            yield tab
         finally:
             process.terminate()
             process.wait(timeout=20)

@@ -1,0 +1,73 @@
+"""`cic explore`: an agent live in the browser."""
+
+from __future__ import annotations
+
+import threading
+import webbrowser
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cic.commandline.arguments import arguments
+from cic.core.errors import UserError
+
+DEFAULT = "quadruped"
+LOCAL = ("127.0.0.1", "::1", "localhost")
+
+
+@dataclass(frozen=True)
+class ExploreArgs:
+    runs: tuple[Path, ...] = ()
+    """Run folders, or agents that ship with cic: quadruped, walker, point_mass. The first is shown (quadruped)."""
+    skill: tuple[float, ...] | None = None
+    """Begin with this skill: a number per dimension, one number for all of them, or the place of a one-hot skill."""
+    seed: int = 0
+    """Of the start, and of the skills on the map."""
+    at: int | None = None
+    """Use the weights of this step's milestone or checkpoint (of the first run)."""
+    count: int = 64
+    """Skills on the map."""
+    steps: int = 200
+    """Steps for which each of them acts to be placed there."""
+    host: str = "127.0.0.1"
+    """Where to listen; 0.0.0.0 lets everybody in who can reach this machine."""
+    port: int = 8080
+    """Where to listen; if it is in use, the next free one is taken."""
+    viewers: int = 16
+    """Pages that may be open at once, each with an environment of its own."""
+    open: bool = True
+    """Open the page in a browser."""
+    trust: bool = False
+    """Make the run's environment even if that imports a module that its config.json names."""
+
+
+def explore(args: list[str]) -> None:
+    given = arguments(ExploreArgs, args, "explore", positional=["runs"])
+    if given is None:
+        return
+    for name, least in (("count", 2), ("steps", 10), ("viewers", 1)):
+        if getattr(given, name) < least:
+            raise UserError(f"{name} must be at least {least}, not {getattr(given, name)}")
+    if not 0 <= given.seed < 2**31:
+        raise UserError(f"seed must lie in [0, 2³¹), not {given.seed}")
+    from cic.explore import Explorer, Gallery, Options, offered
+
+    shared = {name: getattr(given, name) for name in ("seed", "count", "steps", "at", "trust", "viewers")}
+    gallery = Gallery(offered([str(run) for run in given.runs] or [DEFAULT]), Options(**shared))
+    subject = gallery.subject(gallery.names[0])
+    for run in given.runs[1:]:
+        gallery.subject(str(run))  # a folder that cannot be opened is said now, not when somebody chooses it
+    if given.skill is not None:
+        gallery.options = replace(gallery.options, skill=subject.space.check(given.skill))
+    with Explorer(gallery, given.host, given.port) as explorer:
+        if given.port and explorer.port != given.port:
+            print(f"port {given.port} is in use; took {explorer.port}")
+        address = f"http://{'localhost' if given.host == '0.0.0.0' else given.host}:{explorer.port}"
+        print(f"{subject.title} in {subject.environment}: {address} (Ctrl-C ends)", flush=True)
+        if given.host not in LOCAL:
+            print("everybody who can reach this machine can open the page", flush=True)
+        if given.open:
+            webbrowser.open(address)
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            print("closed")

@@ -1,0 +1,62 @@
+"""The live plots: intrinsic reward, every task's reward, the discriminator's confidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cic.explore.page import CATEGORIES
+from cic.explore.simulation import Simulation
+
+Doubles = npt.NDArray[np.float64]
+SIDES = ("left", "right")
+
+
+class Plots:
+    """Three charts over the last steps. With two agents, the right one's lines are dashed."""
+
+    def __init__(self, gui: Any, simulations: Sequence[Simulation]) -> None:
+        self._simulations = list(simulations)
+        named: dict[str, list[str]] = {"intrinsic reward": ["intrinsic"]}
+        tasks = dict.fromkeys(task for simulation in simulations for task in simulation.tasks)
+        named["task rewards"] = [f"task/{task}" for task in tasks]
+        named["discriminator's confidence in the skill"] = ["confidence", "chance"]
+        self._charts = []
+        for title, names in named.items():
+            lines = [(side, name) for side in range(len(self._simulations)) for name in names]
+            series: list[dict[str, Any]] = [{"label": "step"}]
+            for side, name in lines:
+                label = name.removeprefix("task/") + (f", {SIDES[side]}" if len(self._simulations) > 1 else "")
+                colour = CATEGORIES[(names.index(name) if len(names) > 1 else side) % len(CATEGORIES)]
+                dash = {"dash": (6, 4)} if side else {}
+                series.append({"label": label, "stroke": colour, "width": 2, **dash})
+            scales: dict[str, Any] = {"x": {"time": False}}
+            empty = tuple(np.zeros(1) for _ in series)
+            legend = {"show": len(lines) > 1, "live": False}
+            chart = gui.add_uplot(
+                empty, tuple(series), title=title, scales=scales, legend=legend, height=150, padding=(4, 12, 0, 0)
+            )
+            self._charts.append((chart, lines))
+
+    def update(self) -> None:
+        for chart, lines in self._charts:
+            chart.data = aligned([self._line(side, name) for side, name in lines])
+
+    def _line(self, side: int, name: str) -> tuple[Doubles, Doubles]:
+        simulation = self._simulations[side]
+        values = np.array(simulation.traces.get(name, ()), np.float64)
+        steps = np.array(simulation.times, np.float64)
+        good = np.isfinite(values)
+        return (steps[good], values[good]) if len(values) == len(steps) else (np.zeros(0), np.zeros(0))
+
+
+def aligned(lines: list[tuple[Doubles, Doubles]]) -> tuple[Doubles, ...]:
+    """The steps of all lines and each line's values there; before and after its own a line keeps its end value."""
+    steps = np.unique(np.concatenate([steps for steps, _ in lines]))
+    if not len(steps):
+        return tuple(np.zeros(1) for _ in range(len(lines) + 1))
+    values = [np.interp(steps, own, given) if len(own) else np.zeros(len(steps)) for own, given in lines]
+    return (steps, *values)

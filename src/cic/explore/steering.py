@@ -1,0 +1,69 @@
+"""From what a hand does on the page to a skill: sliders, words, two pinned skills and what lies between them."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from cic.core.errors import UserError
+from cic.core.types import Array
+from cic.learning.objectives import SkillSpace
+
+
+def constant(space: SkillSpace, value: float) -> Array:
+    """One number for all: every entry of a box or cube, the place of a one-hot skill."""
+    if space.kind == "onehot":
+        corner: Array = np.eye(space.dim, dtype=np.float32)[min(max(round(value), 0), space.dim - 1)]
+        return corner
+    return np.full(space.dim, value, np.float32)
+
+
+def with_entry(space: SkillSpace, skill: Array, place: int, value: float) -> Array:
+    """The skill with one entry changed; on the sphere the others give way, so that its length stays."""
+    changed = skill.copy()
+    changed[place] = value
+    if space.kind != "sphere":
+        return changed
+    value = float(np.clip(value, -space.radius, space.radius))
+    rest = np.delete(skill, place)
+    length = float(np.linalg.norm(rest))
+    left = np.sqrt(max(space.radius**2 - value**2, 0.0))
+    rest = rest * (left / length) if length > 0 else np.full(space.dim - 1, left / np.sqrt(max(space.dim - 1, 1)))
+    return np.insert(rest, place, value).astype(np.float32)
+
+
+def entry_range(space: SkillSpace) -> tuple[float, float]:
+    """What an entry can be; of a normal skill, what it nearly always is."""
+    return {"box": (0.0, 1.0), "cube": (-1.0, 1.0), "normal": (-3.0, 3.0)}.get(
+        space.kind, (-space.radius, space.radius)
+    )
+
+
+def between(space: SkillSpace, first: Array, second: Array, share: float) -> Array:
+    """A skill on the way from one to the other: straight, along the great circle, or the nearer corner."""
+    if space.kind == "onehot":
+        return first if share < 0.5 else second
+    if space.kind != "sphere":
+        return np.asarray((1 - share) * first + share * second, np.float32)
+    angle = float(np.arccos(np.clip(first @ second / space.radius**2, -1.0, 1.0)))
+    if np.sin(angle) < 1e-3:  # the same skill, or opposite ones, between which every way is as good
+        mixed = (1 - share) * first + share * second + 1e-6
+        return np.asarray(space.radius * mixed / np.linalg.norm(mixed), np.float32)
+    mixed = (np.sin((1 - share) * angle) * first + np.sin(share * angle) * second) / np.sin(angle)
+    return np.asarray(mixed, np.float32)
+
+
+def typed(space: SkillSpace, text: str) -> Array:
+    """A skill from what was typed: the numbers that `--skill` takes, between blanks or commas."""
+    words = [word for word in re.split(r"[\s,;\[\]()]+", text) if word]
+    try:
+        numbers = [float(word) for word in words[: space.dim + 1]]
+    except ValueError:
+        raise UserError("numbers, please, or #7 for a point of the map") from None
+    if not numbers:
+        raise UserError("type a skill")
+    try:
+        return space.check(numbers)
+    except UserError as error:
+        raise UserError(str(error).replace("--skill", "this")) from None

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import cic
+from cic.explore.lane import Lane
+from cic.explore.plots import aligned
+from cic.explore.simulation import Simulation, body_size
+from cic.explore.subject import Subject, open_subject
+
+
+@pytest.fixture(scope="module")
+def walker() -> Subject:
+    return open_subject("walker")
+
+
+def test_the_same_seed_and_skill_show_the_same(walker: Subject) -> None:
+    skill = walker.space.check([0.5])
+    first, second = Simulation(walker, skill, seed=4), Simulation(walker, skill, seed=4)
+    for _ in range(30):
+        first.step()
+        second.step()
+    second.reset()
+    for _ in range(30):
+        second.step()
+    np.testing.assert_array_equal(first.poses.positions, second.poses.positions)
+    assert first.returns == second.returns
+    assert len(first.traces["task/walk"]) == 30
+    first.push(np.array([1.0, 0.0, 0.0]))
+    first.step()
+    second.step()
+    assert np.abs(first.poses.positions - second.poses.positions).max() > 0.01
+    first.close()
+    second.close()
+
+
+def test_returns_are_those_of_an_evaluation() -> None:
+    """A whole episode, step by step, as `cic evaluate` says of it."""
+    subject = open_subject("point_mass")
+    skill = subject.space.check([0.3])
+    simulation = Simulation(subject, skill, seed=2)
+    totals = {}
+    for _ in range(1000):
+        totals = dict(simulation.returns)
+        simulation.step()
+    expected = cic.evaluate("point_mass", episodes=1, skill=skill, seed=2).returns
+    for task, (value,) in expected.items():
+        assert totals[task] == pytest.approx(value, abs=1.01)  # all but the last step, after which it begins anew
+    assert simulation.steps == 0
+    simulation.close()
+
+
+def test_two_lanes_stay_in_step(walker: Subject) -> None:
+    lanes = [Lane(walker, walker.space.check([value]), seed=0) for value in (0.1, 0.9)]
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        seconds = float(rng.uniform(0, 0.3))  # also more than a frame may hold
+        for lane in lanes:
+            lane.advance(seconds)
+        assert lanes[0].simulation.steps == lanes[1].simulation.steps
+        assert lanes[0].time == lanes[1].time
+    for lane in lanes:
+        lane.close()
+
+
+def test_slow_motion_takes_few_steps_and_a_slow_machine_no_flood(walker: Subject) -> None:
+    lane = Lane(walker, walker.space.check([0.5]), seed=0)
+    for _ in range(60):
+        lane.advance(0.25 / 60)  # a second of wall time at a quarter of the speed: 0.25 s, ten steps of 25 ms
+    assert 10 <= lane.simulation.steps <= 11
+    before = lane.simulation.steps
+    lane.advance(10.0)
+    assert lane.simulation.steps - before <= 5
+    lane.close()
+
+
+def test_sizes_are_those_of_bodies_not_of_floors() -> None:
+    sizes = {}
+    for name in ("walker", "quadruped", "point_mass"):
+        env = cic.envs.make(name, threads=1)
+        sizes[name] = body_size(env.model)
+        env.close()
+    assert 1.0 < sizes["walker"] < 2.5
+    assert 1.0 < sizes["quadruped"] < 4.0
+    assert sizes["point_mass"] == 0.2
+
+
+def test_lines_of_two_agents_share_their_steps() -> None:
+    steps, first, second = aligned(
+        [(np.array([1.0, 2, 3]), np.array([1.0, 2, 3])), (np.array([3.0, 5]), np.array([0.0, 2]))]
+    )
+    assert steps.tolist() == [1, 2, 3, 5]
+    assert first.tolist() == [1, 2, 3, 3]
+    assert second.tolist() == [0, 0, 0, 2]
+    assert [len(part) for part in aligned([(np.zeros(0), np.zeros(0))])] == [1, 1]

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from cic.explore import page
+from cic.explore.simulation import Simulation
+from cic.explore.skill_map import CLUSTER, LENGTH, SkillMap, clusters, make_map, principal, telling
+from cic.explore.subject import open_subject
+
+
+@pytest.fixture(scope="module")
+def drawn() -> SkillMap:
+    return make_map(open_subject("point_mass"), count=12, steps=60, seed=3)
+
+
+def test_the_plane_is_that_of_the_largest_variance() -> None:
+    """Against an eigendecomposition of the covariance."""
+    features = np.random.default_rng(0).standard_normal((40, 6)) * [5, 3, 1, 1, 1, 1]
+    axes, share = principal(features)
+    values = np.linalg.eigvalsh(np.cov(features.T))[::-1]
+    np.testing.assert_allclose(axes.var(axis=0, ddof=1)[:2], values[:2])
+    assert share == pytest.approx(values[:2].sum() / values.sum())
+    alone, nothing = principal(np.ones((1, 3)))
+    assert alone.shape == (1, 2)
+    assert nothing == 0
+
+
+def test_clusters_are_those_that_are_there() -> None:
+    rng = np.random.default_rng(1)
+    centres = np.array([[0, 0], [9, 0], [0, 9]])
+    truth = rng.integers(0, 3, 60)
+    found = clusters(centres[truth] + rng.standard_normal((60, 2)), 3)
+    assert {frozenset(np.flatnonzero(found == k)) for k in range(3)} == {
+        frozenset(np.flatnonzero(truth == k)) for k in range(3)
+    }
+    assert clusters(centres[:2].astype(float), 5).tolist() in ([0, 1], [1, 0])  # fewer points than clusters
+
+
+def test_a_point_says_what_its_skill_does_alone(drawn: SkillMap) -> None:
+    """Returns and way of one skill, by the simulation that a page shows."""
+    subject = open_subject("point_mass")
+    simulation = Simulation(subject, drawn.skills[7], seed=3)
+    track = [simulation.poses.positions[-1]]
+    for step in range(60):
+        simulation.step()
+        if step % 5 == 4:
+            track.append(simulation.poses.positions[-1])  # the ball is the model's last geom
+    for task, value in simulation.returns.items():
+        assert drawn.measures[f"return: {task}"][7] == pytest.approx(value, rel=1e-4, abs=1e-6)
+    length = sum(float(np.linalg.norm(b - a)) for a, b in pairwise(track))
+    assert drawn.measures[LENGTH][7] == pytest.approx(length, rel=1e-6)
+    np.testing.assert_allclose(drawn.reference.observations[7, -1], simulation._obs[0], atol=1e-5)
+    simulation.close()
+
+
+def test_alike_is_near(drawn: SkillMap) -> None:
+    """On point_mass behaviour is where the ball ends: far apart there is far apart on the map."""
+    ends = drawn.reference.observations[:, 30:, :2].mean(axis=1)
+    pairs = [(a, b) for a in range(12) for b in range(a)]
+    there = [float(np.linalg.norm(ends[a] - ends[b])) for a, b in pairs]
+    here = [float(np.linalg.norm(drawn.places[a] - drawn.places[b])) for a, b in pairs]
+    assert np.corrcoef(there, here)[0, 1] > 0.7
+    assert drawn.places.min() == 0
+    assert drawn.places.max() == 1
+
+
+def test_the_page_shows_every_skill_and_rings_the_one_that_acts(drawn: SkillMap) -> None:
+    for measure in drawn.measures:
+        html = page.map_html(drawn, measure, drawn.skills[4])
+        assert html.count("cic-skill") == 12
+        assert html.count('r="10"') == 1
+        assert html.index('r="10"') < html.index('data-skill="4"') < html.index('r="10"') + 200
+    assert page.map_html(drawn, CLUSTER, None).count('r="10"') == 0
+    assert telling(drawn) in drawn.measures
+
+
+def test_colours_tell_low_from_high_even_without_hue() -> None:
+    colours = page.gradient(np.linspace(0, 1, 9))
+    light = [int(c[1:3], 16) * 0.3 + int(c[3:5], 16) * 0.59 + int(c[5:7], 16) * 0.11 for c in colours]
+    assert all(a < b for a, b in pairwise(light))
+    assert len(set(page.gradient(np.ones(3)))) == 1
