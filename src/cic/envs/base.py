@@ -7,6 +7,7 @@ so the last observation of an episode is simply the observation that `step` retu
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -17,7 +18,7 @@ from gymnasium.vector.utils import batch_space
 
 from cic.core.errors import UserError
 from cic.core.types import Array, Spaces
-from cic.envs.catalogue import CoverageAxes
+from cic.envs.catalogue import Quantity, View
 
 Bools = npt.NDArray[np.bool_]
 State = dict[str, npt.NDArray[Any]]
@@ -44,7 +45,9 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
     task: str | None
     tasks: tuple[str, ...]
     episode_length: int | None
-    coverage: CoverageAxes | None
+    coverage: tuple[Quantity, ...] | None
+    drawing: tuple[View, ...] = ()
+    """What is worth drawing of an episode; nothing if that is not known."""
     exact_state = True
     """Whether `restore` continues bit for bit. Otherwise it restarts the episodes (see `cic.envs.gym`)."""
 
@@ -115,9 +118,30 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
         """(N, state): what the simulator itself keeps of each copy (positions, velocities); none by default."""
         return np.zeros((self.num_envs, 0))
 
+    @property
+    def step_seconds(self) -> float:
+        """Simulated time of a step."""
+        raise UserError(f"{self.name} is not simulated by MuJoCo, so its steps have no length in seconds")
+
     @abstractmethod
     def render(self, index: int = 0, width: int = 320, height: int = 240) -> npt.NDArray[np.uint8]:  # type: ignore[override]
         """A picture of one copy, (height, width, 3)."""
+
+    draws_states = False
+    """Whether `draw` can show any state of `physics()`, and not only `render` the current one."""
+
+    def draw(
+        self, states: Sequence[npt.NDArray[np.float64]], width: int, height: int, *, plain: bool = False
+    ) -> npt.NDArray[np.uint8]:
+        """A picture of the last of some states of `physics()`, with those before it as ghosts.
+
+        `plain` does without shadows, reflections and smooth edges: several times faster.
+        """
+        raise UserError(f"{self.name} can only show the state that it is in")
+
+    def entry_names(self) -> list[str]:
+        """What each entry of the observation is called."""
+        return [f"entry {index}" for index in range(self.spaces.obs)]
 
     def _check_actions(self, actions: Any) -> Array:
         """The actions as finite float32 (N, action), before anything moves."""
