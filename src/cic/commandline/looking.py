@@ -1,4 +1,4 @@
-"""`cic evaluate`, `skills`, `film`, `envs`, `objectives`: what is there and what it does."""
+"""`cic evaluate`, `envs`, `objectives`: what is there and what it does."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from cic.commandline import tables
 from cic.commandline.arguments import arguments
 from cic.core.errors import UserError
-from cic.training.progress import Stages
 
 
 @dataclass(frozen=True)
@@ -79,106 +78,6 @@ def _reach(given: Any) -> None:
     header = ["goals", "within", "reached", "at the end", "nearest", "last"]
     means = [f"{way.mean():.2f}" for way in (found.nearest, found.last)]
     tables.show(header, [[str(len(found.goals)), f"{found.radius:g}", f"{hit:.2f}", f"{stayed:.2f}", *means]])
-
-
-@dataclass(frozen=True)
-class SkillsArgs:
-    run: Path
-    """Folder of a pre-training or a finetuning."""
-    count: int = 9
-    """How many skills are shown; of one-hot skills all are."""
-    choose: Literal["auto", "grid", "random"] = "auto"
-    """grid: skills that have a name (values, directions); random: drawn as in pre-training; auto: a grid, or the policy
-    of a run that has no skills or has chosen one."""
-    skill: tuple[float, ...] | None = None
-    """Show this skill alone: a number per dimension, one number for all of them, or the place of a one-hot skill."""
-    starts: int = 3
-    """Initial states. Skills are drawn from the first of them, and a few of them from all."""
-    seed: int = 0
-    """Of the initial states and the random skills."""
-    compare: int = 24
-    """Random skills to try as well, to find each task's best and to say how much a skill matters; 0 for none."""
-    seconds: float = 8.0
-    """Length of films and filmstrips, in the simulated world."""
-    columns: int | None = None
-    """Columns of the film."""
-    video: bool = True
-    """Also make filmstrips and films, where OpenGL is there."""
-    at: int | None = None
-    """Use the weights of this step's milestone or checkpoint."""
-    out: Path | None = None
-    """Where the table, the pictures and the films go; by default the run's pictures/."""
-    trust: bool = False
-    """Make the run's environment even if that imports a module that its config.json names."""
-    quiet: bool = False
-    """Show no progress."""
-
-
-def skills(args: list[str]) -> None:
-    given = arguments(SkillsArgs, args, "skills", positional=["run"])
-    if given is None:
-        return
-    stages = Stages("cic skills", given.quiet)
-    with stages("starting"):
-        from cic.report.skills import comparison_table, describe
-
-    settings = {name: value for name, value in vars(given).items() if name not in ("run", "quiet")}
-    found = describe(given.run, stages=stages, **settings)
-    tables.show(found.header, [[_cell(cell) for cell in row] for row in found.rows])
-    for note in found.notes:
-        print(note)
-    if found.diagnosis is not None:
-        print()
-        tables.show(*comparison_table(found.diagnosis))
-        print(found.diagnosis.sentence)
-    print()
-    for path in found.files:
-        print(path)
-
-
-@dataclass(frozen=True)
-class FilmArgs:
-    run: Path
-    """Folder of a pre-training or a finetuning."""
-    task: str | None = None
-    """Of a pre-training: the task whose return is shown; by default all of its domain."""
-    skill: tuple[float, ...] | None = None
-    """Act by this skill: a number per dimension, one number for all of them, or the place of a one-hot skill. By
-    default the run's own; of a pre-training, one drawn at random."""
-    seconds: float | None = None
-    """Length of the film in the simulated world; by default a whole episode."""
-    width: int = 480
-    """Of the film, in pixels."""
-    height: int = 360
-    """Of the picture in it, in pixels."""
-    seed: int = 0
-    """Of the initial state and the random skill."""
-    at: int | None = None
-    """Use the weights of this step's milestone or checkpoint."""
-    out: Path | None = None
-    """The file: .mp4, .gif or .webp; by default film.mp4 in the run's pictures/."""
-    trust: bool = False
-    """Make the run's environment even if that imports a module that its config.json names."""
-    quiet: bool = False
-    """Show no progress."""
-
-
-def film(args: list[str]) -> None:
-    given = arguments(FilmArgs, args, "film", positional=["run"])
-    if given is None:
-        return
-    stages = Stages("cic film", given.quiet)
-    with stages("starting"):
-        from cic.report.film import film
-
-    settings = {name: value for name, value in vars(given).items() if name not in ("run", "quiet")}
-    found = film(given.run, stages=stages, **settings)
-    paid = ", ".join(f"{task} {value:.1f}" for task, value in found.returns.items())
-    print(f"{found.file}: {found.steps:,} steps, return {paid}")
-
-
-def _cell(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True)

@@ -127,6 +127,8 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
     def render(self, index: int = 0, width: int = 320, height: int = 240) -> npt.NDArray[np.uint8]:  # type: ignore[override]
         """A picture of one copy, (height, width, 3)."""
 
+    ghosts = (3, 0.12)
+    """How many earlier moments a filmstrip shows behind each of its own, and how many seconds lie between them."""
     draws_states = False
     """Whether `draw` can show any state of `physics()`, and not only `render` the current one."""
 

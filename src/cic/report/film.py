@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,11 +16,15 @@ from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent
 from cic.learning.objectives import get_objective
 from cic.report.pictures import choosing, filming
+from cic.report.pictures.look import Shot
 from cic.runs.folder import Run
 from cic.runs.links import refuse_links
 from cic.training.opening import check_source
 from cic.training.phases import config_of, phase_of
 from cic.training.progress import Stages
+
+UNKNOWN = 1_000
+"""Steps that are filmed at most where the length of an episode is not known."""
 
 
 @dataclass(frozen=True)
@@ -35,38 +40,29 @@ class Film:
 def film(
     run: Path | str,
     *,
-    task: str | None = None,
-    skill: tuple[float, ...] | None = None,
-    seconds: float | None = None,
-    width: int = 480,
-    height: int = 360,
-    seed: int = 0,
     at: int | None = None,
     out: Path | str | None = None,
     trust: bool = False,
     stages: Stages | None = None,
+    **shot: Any,
 ) -> Film:
-    """Film an episode of a run's agent on its task, or of a pre-trained agent under a skill on `task` or on all of its
-    domain's. `trust` as in `cic.evaluate`."""
-    stages = stages or Stages("cic film", quiet=True)
-    if not (64 <= width <= 1920 and 64 <= height <= 1920):
-        raise UserError(f"width and height must be between 64 and 1,920, not {width} and {height}")
-    if seconds is not None and not 0 < seconds <= 3600:
-        raise UserError(f"seconds must be above 0 and at most 3,600, not {seconds:g}")
+    """Film an episode of a run's agent on its task, or of a pre-trained agent under a skill.
+
+    What else can be asked for is in `Shot`; `trust` as in `cic.evaluate`.
+    """
+    asked, stages = Shot(**shot), stages or Stages("cic film", quiet=True)
     file = _file(Run(run), out)
     with stages("loading the agent"):
         opened = Run(run)
         agent = load(run, at=at)
         check_source(opened, config_of(opened), trust)
-    name, by = _skill(agent, skill, seed)
-    env = envs.make(_environment(opened, task), num_envs=1, seed=seed, pictures=True)
+    name, by = _skill(agent, asked)
+    env = envs.make(_environment(opened, asked.task), num_envs=1, seed=asked.seed, pictures=True)
     try:
-        limit = filming.seconds_to_steps(env, 1e9 if seconds is None else seconds)
-        if seconds is None and env.episode_length is None:
-            limit = 1_000
+        limit = _steps(env, asked.seconds)
         frames, rate = filming.frame_steps(env, limit)
         with stages("playing", limit) as tick:
-            take = filming.play(agent, env, by[None], [seed], (width, height), frames, tick)
+            take = filming.play(agent, env, by[None], [asked.seed], (asked.width, asked.height), frames, tick)
         frames = [step for step in frames if step <= take.seen.lengths[0]]
         heading = f"{env.name}, {get_objective(config_of(opened).objective).title}{name}"
         with stages("film", len(frames)) as tick:
@@ -87,15 +83,20 @@ def _file(run: Run, out: Path | str | None) -> Path:
     return file
 
 
-def _skill(agent: Agent, given: tuple[float, ...] | None, seed: int) -> tuple[str, Array]:
+def _steps(env: VectorEnv, seconds: float | None) -> int:
+    """So many, or a whole episode; where nobody knows how long that is, until it ends."""
+    return filming.seconds_to_steps(env, seconds) if seconds is not None else env.episode_length or UNKNOWN
+
+
+def _skill(agent: Agent, asked: Shot) -> tuple[str, Array]:
     """What the heading says of the skill, and the skill."""
     space = agent.objective.skills
-    if given is not None:
-        own = space.check(given)
+    if asked.skill is not None:
+        own = space.check(asked.skill)
     elif agent.skill is not None:
         own = agent.skill
     else:
-        own = space.sample(1, np.random.default_rng(seed))[0]
+        own = space.sample(1, np.random.default_rng(asked.seed))[0]
     return (f", skill {choosing.skill_name(space, own)}" if space.dim else ""), own
 
 

@@ -30,7 +30,7 @@ class SuiteEnv(VectorEnv):
         super().__init__(name, info.obs, info.action, num_envs)
         self.domain, self.task, self.tasks = info.name, domain.task, info.tasks
         self.episode_length, self.coverage = info.episode_length, info.coverage
-        self.drawing = domain.drawing
+        self.drawing, self.ghosts = domain.drawing, domain.ghosts
         self._suite, self._length = domain, info.episode_length
         self._random = [np.random.RandomState(s) for s in self._seeds(seed)]
         self._engine = Engine(domain, self.num_envs, _thread_count(threads))

@@ -26,6 +26,7 @@ class PointMass(Domain):
     info = DOMAINS["point_mass"]
     substeps = 1
     drawing = (View(info.coverage[1], info.coverage[0], "seen from above"),)
+    ghosts = (16, 0.06)
 
     @classmethod
     def build(cls) -> Any:

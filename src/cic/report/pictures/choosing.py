@@ -11,7 +11,6 @@ from cic.core.errors import UserError
 from cic.core.types import Array
 from cic.learning.objectives import SkillSpace
 
-Choose = Literal["auto", "grid", "random"]
 Order = Literal["ordered", "round", "apart"]
 """Values along a line, directions around a circle, or skills of which none is nearer to another."""
 

@@ -170,7 +170,7 @@ def _layout(panels: Sequence[Panel]) -> tuple[Figure, list[Axes]]:
     planes = sum(panel.plane for panel in panels)
     stacks = -(-(len(panels) - planes) // 2)
     widths = [3.7] * planes + [3.3] * stacks
-    figure = _figure((sum(widths) + 0.3, 4.9))
+    figure = _figure((max(sum(widths) + 0.3, 5.8), 4.9))
     grid = figure.add_gridspec(2, len(widths), width_ratios=widths)
     axes, plane, course = [], 0, 0
     for panel in panels:
@@ -186,7 +186,8 @@ def _layout(panels: Sequence[Panel]) -> tuple[Figure, list[Axes]]:
 
 
 def _say(figure: Figure, title: str, notes: Sequence[str]) -> None:
-    figure.suptitle(title, fontsize=10, x=0.01, ha="left", fontweight="bold")
+    heading = "\n".join(textwrap.wrap(title, int(figure.get_figwidth() * 11)))
+    figure.suptitle(heading, fontsize=10, x=0.01, ha="left", fontweight="bold")
     if notes:
         width = int(figure.get_figwidth() * 16.5)
         lines = [line for note in notes for line in textwrap.wrap(note, width)]

@@ -28,8 +28,6 @@ Tick = Callable[[], object]
 RATE = 15
 """Frames a second, about."""
 ENDINGS = (".mp4", ".gif", ".webp")
-_GHOSTS = 3
-_GHOST_SECONDS = 0.12
 
 
 @dataclass
@@ -103,9 +101,15 @@ def frame_steps(env: VectorEnv, steps: int) -> tuple[list[int], float]:
 
 def strip_steps(env: VectorEnv, steps: int, frames: int) -> list[list[int]]:
     """For each frame of a strip the steps that it shows: some moments before as ghosts, then its own."""
-    apart = max(1, round(_GHOST_SECONDS / step_seconds(env)))
-    own = np.linspace(min(_GHOSTS * apart, steps), steps, frames).round().astype(int)
-    return [[max(0, int(step) - ghost * apart) for ghost in range(_GHOSTS, -1, -1)] for step in own]
+    count, apart = _ghosts(env)
+    own = np.linspace(min(count * apart, steps), steps, frames).round().astype(int)
+    return [[max(0, int(step) - ghost * apart) for ghost in range(count, -1, -1)] for step in own]
+
+
+def _ghosts(env: VectorEnv) -> tuple[int, int]:
+    """How many, and how many steps apart."""
+    count, seconds = env.ghosts
+    return count, max(1, round(seconds / step_seconds(env)))
 
 
 def filmstrip(
@@ -127,9 +131,9 @@ def filmstrip(
             frames.append(take.picture(copy, steps, plain=False))
             tick()
         rows.append(lettering.strip_row(frames, titles[copy], tints[copy]))
-    apart = max(1, round(_GHOST_SECONDS / clock))
-    ago = f"{apart * clock:.2g} to {_GHOSTS * apart * clock:.2g} s" if timed else f"{apart} to {_GHOSTS * apart} steps"
-    said = f"{heading}. Each row runs over time from left to right; pale: where the body was {ago} before."
+    count, apart = _ghosts(take.env)
+    ago = f"{count * apart * clock:.2g} s" if timed else f"{count * apart} steps"
+    said = f"{heading}. Each row runs over time from left to right; pale: the {ago} before."
     times = [f"{moment[-1] * clock:.1f} s" if timed else f"step {moment[-1]}" for moment in moments]
     return lettering.sheet(rows, said, times, take.size[0])
 

@@ -76,7 +76,7 @@ def with_returns(
 ) -> Picture:
     """The picture, below it the time, each task's return so far and its course over the episode."""
     width = picture.shape[1]
-    below = 30 + _LINE * len(paid)
+    below = max(84, 30 + _LINE * len(paid))
     canvas = _canvas(width, below, PAPER)
     _write(canvas, (8, 5), heading, INK, 13, width - 80)
     _write(canvas, (width - 66, 5), time, INK, 13, 64)
