@@ -8,7 +8,7 @@ checked at every step, since a NaN or a changed shape otherwise surfaces far fro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import gymnasium
@@ -186,13 +186,20 @@ class GymEnv(VectorEnv):
 
     def _own_picture(self, index: int) -> npt.NDArray[np.uint8]:
         """By the environment's own renderer, as large as that likes."""
-        with self._blaming(index, "render"):
+        with self._blaming(index, "render"), self._opengl(index):
             picture = np.asarray(self._envs[index].render())
         if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
             raise UserError(
                 f"{self._where(index)}: its render() must give (height, width, 3) uint8, not {picture.shape}"
             )
         return picture
+
+    def _opengl(self, index: int) -> AbstractContextManager[None]:
+        if foreign_state.mujoco_physics(self._envs[index]) is None:
+            return nullcontext()
+        from cic.envs.rendering import gymnasium_rendering
+
+        return gymnasium_rendering()
 
     def entry_names(self) -> list[str]:
         return _entry_names(self._envs[0].observation_space, "")

@@ -135,6 +135,21 @@ def importing_dm_control() -> Iterator[None]:
         del os.environ["MUJOCO_GL"]
 
 
+@contextmanager
+def gymnasium_rendering() -> Iterator[None]:
+    """Gymnasium's MuJoCo environments look for a display first; without one they are told to use EGL."""
+    if not _headless():
+        yield
+        return
+    if not _has_egl():
+        raise UserError(_NO_OPENGL.format(error="there is neither a display nor libEGL"))
+    os.environ["MUJOCO_GL"] = "egl"
+    try:
+        yield
+    finally:
+        del os.environ["MUJOCO_GL"]
+
+
 def _has_egl() -> bool:
     try:
         ctypes.CDLL("libEGL.so.1")

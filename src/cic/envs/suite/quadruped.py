@@ -33,7 +33,7 @@ class Quadruped(Domain):
     drawing = (
         View(Quantity("y", "m", (1,), physics=True), Quantity("x", "m", (0,), physics=True), "seen from above"),
         View(Quantity("height", "m", (2,), physics=True), smooth=1.0),
-        View(Quantity("uprightness", "1 upright, -1 on its back", (47,))),
+        View(Quantity("uprightness", "1: upright", (47,))),
     )
     camera = "x"
 

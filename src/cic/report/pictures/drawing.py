@@ -154,7 +154,7 @@ def _draw_panel(
             axes.plot(x[-1], y[-1], "o", color=tint, ms=4.5, mec="white", mew=0.6, zorder=3)
             axes.plot(x[0], y[0], "k+", ms=8, mew=1.3, zorder=4)
         if panel.limits is not None:
-            x0, x1, y0, y1 = panel.limits
+            x0, x1, y0, y1 = _around(panel)
             pad = 0.03 * (x1 - x0)
             axes.set(xlim=(x0 - pad, x1 + pad), ylim=(y0 - pad, y1 + pad))
         axes.set_aspect("equal", adjustable="box" if panel.limits is not None or ends else "datalim")
@@ -163,6 +163,14 @@ def _draw_panel(
     axes.set(xlabel=panel.x, ylabel=panel.y)
     if panel.title:
         axes.set_title(panel.title)
+
+
+def _around(panel: Panel) -> tuple[float, float, float, float]:
+    """The limits, wider where a line leaves them."""
+    assert panel.limits is not None
+    x0, x1, y0, y1 = panel.limits
+    xs, ys = (np.concatenate(parts) for parts in zip(*panel.lines, strict=True))
+    return min(x0, xs.min()), max(x1, xs.max()), min(y0, ys.min()), max(y1, ys.max())
 
 
 def _layout(panels: Sequence[Panel]) -> tuple[Figure, list[Axes]]:

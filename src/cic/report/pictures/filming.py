@@ -47,7 +47,7 @@ class Take:
         steps = sorted({min(step, last) for step in steps})
         if self.env.draws_states:
             return self.env.draw([self.seen.physics[copy][step] for step in steps], *self.size, plain=plain)
-        kept = np.array(sorted(self.live))
+        kept = np.array([step for step in sorted(self.live) if step <= last])  # later it is in another episode
         near = sorted({int(kept[np.abs(kept - step).argmin()]) for step in steps})
         return _blend([self.live[step][copy] for step in near])
 

@@ -36,6 +36,8 @@ class Look:
     """Length of films and filmstrips, in the simulated world."""
     columns: int | None = None
     """Columns of the film; as square as it can be by default."""
+    film: Literal["mp4", "webp", "gif"] = "mp4"
+    """What films are written as; WebP and GIF play in a README."""
     video: bool = True
     """Also make filmstrips and films, where OpenGL is there."""
 

@@ -26,6 +26,8 @@ def drawings(found: Watched, folder: Path, notes: Sequence[str]) -> list[Path]:
     panels = found.panels(found.firsts)
     same = "" if found.shown.noun == "start" else ", all from the same initial state"
     said = [f"Each line is {found.shown.each}, over a whole episode{same}. {drawing.marks(panels)}", notes[0]]
+    if not found.env.drawing:
+        said.append("Both axes are sums of entries of the observation, each counted in standard deviations.")
     files = [drawing.draw(panels, found.shown, found.heading, said, folder / "skills.png")]
     if found.starts > 1:
         chosen = _evenly(len(found.shown.names), 6)
@@ -89,7 +91,7 @@ class Reel:
         task: str | None,
     ) -> list[Path]:
         film, strip = (
-            self.folder / f"{name}.mp4",
+            self.folder / f"{name}.{self.found.asked.film}",
             self.folder / (f"{name}.png" if name != "skills" else "filmstrip.png"),
         )
         filming.check_ending(film)
