@@ -253,7 +253,7 @@ def test_filmstrips_and_films_show_every_skill(run: Path, tmp_path: Path, monkey
     """The gridworld draws itself without OpenGL."""
     pytest.importorskip("imageio_ffmpeg")
     made: list[Any] = []
-    monkeypatch.setattr(reels.filming, "write_film", lambda frames, rate, out: made.append((frames, rate, out)))
+    monkeypatch.setattr(reels.filming, "write_film", lambda frames, rate, out: made.append((list(frames), rate, out)))
     found = describe(run, count=5, columns=4, seconds=2, starts=1, compare=4, out=tmp_path)
     names = ["skills.csv", "skills.png", "filmstrip.png", "skills.mp4", "best.png", "best.mp4"]
     assert [path.name for path in found.files] == names
@@ -262,7 +262,8 @@ def test_filmstrips_and_films_show_every_skill(run: Path, tmp_path: Path, monkey
     assert len(frames) == len(best) == 2 * filming.RATE + 1
     tile = (150 + 2 * 3 + 18, 200 + 2 * 3)
     assert {frame.shape for frame in frames} == {(2 * (tile[0] + 6) + 6, 4 * (tile[1] + 6) + 6, 3)}
-    assert {frame.shape for frame in best} == {(tile[0] + 12, 4 * (tile[1] + 6) + 6, 3)}
+    distinct = len({one.skill.tobytes() for one in found.best})
+    assert {frame.shape for frame in best} == {(tile[0] + 12, distinct * (tile[1] + 6) + 6, 3)}, "each skill once"
     data = found.files[2].read_bytes()
     width, height = struct.unpack(">II", data[16:24])
     assert width == 150 + 8 * (200 + 2)

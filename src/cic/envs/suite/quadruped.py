@@ -35,7 +35,7 @@ class Quadruped(Domain):
         View(Quantity("height", "m", (2,), physics=True), smooth=1.0),
         View(Quantity("uprightness", "1: upright", (47,))),
     )
-    camera = "x"
+    camera = "y"
 
     @classmethod
     def build(cls) -> Any:

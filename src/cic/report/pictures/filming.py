@@ -7,8 +7,7 @@ afterwards; elsewhere its own renderer makes the pictures on the way, which are 
 from __future__ import annotations
 
 import contextlib
-import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -156,34 +155,30 @@ def grid_film(
     columns: int,
     task: str | None,
     tick: Tick = lambda: None,
-) -> list[Picture]:
+) -> Iterator[Picture]:
     """All copies side by side, each in a border of its colour and under its name, with the return of a task."""
-    frames = []
     for step in steps:
         tiles = []
         for copy, (title, tint) in enumerate(zip(titles, tints, strict=True)):
             said = title if task is None else f"{title}: return {take.running(copy, task, step):.0f}"
             tiles.append(lettering.tile(take.picture(copy, [step], plain=True), said, tint))
             tick()
-        frames.append(lettering.grid(tiles, columns))
-    return frames
+        yield lettering.grid(tiles, columns)
 
 
 def episode_film(
     take: Take, steps: Sequence[int], heading: str, tasks: Sequence[str], tick: Tick = lambda: None
-) -> list[Picture]:
+) -> Iterator[Picture]:
     """One copy's episode; below it the time, what the tasks have paid so far, and the course of that."""
     paid = {task: np.concatenate([[0.0], take.seen.rewards[task][:, 0].cumsum()]) for task in tasks}
     clock, timed = step_seconds(take.env), _has_seconds(take.env)
     last = int(take.seen.lengths[0])
-    frames = []
     for step in steps:
         now = min(step, last)
         time = f"{now * clock:.1f} s" if timed else f"step {now}"
         picture = take.picture(0, [step], plain=False)
-        frames.append(lettering.with_returns(picture, heading, time, paid, now, last))
+        yield lettering.with_returns(picture, heading, time, paid, now, last)
         tick()
-    return frames
 
 
 def write_picture(picture: Picture, out: Path) -> Path:
@@ -193,20 +188,19 @@ def write_picture(picture: Picture, out: Path) -> Path:
     return out
 
 
-def write_film(frames: Sequence[Picture], rate: float, out: Path) -> Path:
+def write_film(frames: Iterable[Picture], rate: float, out: Path) -> Path:
     """As the ending says: .mp4, .gif or .webp."""
     check_ending(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.suffix == ".mp4":
-        imageio = _imageio()
-        even = [np.pad(f, ((0, f.shape[0] % 2), (0, f.shape[1] % 2), (0, 0)), mode="edge") for f in frames]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the plug-in that it chose
-            imageio.mimwrite(out, even, fps=rate, macro_block_size=1, quality=7)
+        with _imageio().get_writer(out, fps=rate, macro_block_size=1, quality=7) as writer:
+            for frame in frames:
+                odd = frame.shape[0] % 2, frame.shape[1] % 2
+                writer.append_data(np.pad(frame, ((0, odd[0]), (0, odd[1]), (0, 0)), mode="edge"))  # H.264 wants even
         return out
     from PIL import Image
 
-    first, *rest = [Image.fromarray(frame) for frame in frames]
+    first, *rest = (Image.fromarray(frame) for frame in frames)
     options = {"quality": 60, "method": 4} if out.suffix == ".webp" else {"optimize": True}
     first.save(out, save_all=True, append_images=rest, duration=round(1000 / rate), loop=0, **options)
     return out

@@ -58,18 +58,28 @@ def films(found: Watched, best: Sequence[Best], folder: Path, stages: Stages) ->
         reel = Reel(found, stages, folder)
         tinted = [tints[i] for i in chosen]
         files += reel.shoot("skills", found.shown.skills[chosen], seeds, titles, tinted, found.heading, task)
-        if len(best) > 1 or (best and len(found.shown.names) > 1):
-            said = [f"{one.task} {one.score:.0f}: {one.name}" for one in best]
-            heading = (
-                f"{found.env.name}: the best skill of each task and its return without finetuning, the mean of "
-                f"{found.asked.starts} starts ({found.method})"
-            )
-            skills = np.stack([one.skill for one in best])
-            tinted = drawing.colours("apart", len(best))
-            files += reel.shoot("best", skills, [found.asked.seed] * len(best), said, tinted, heading, None)
+        if best and len(found.shown.names) > 1:
+            files += _best(reel, best)
     except UserError as error:
         warnings.warn(f"no films or filmstrips: {error}", stacklevel=2)
     return files
+
+
+def _best(reel: Reel, best: Sequence[Best]) -> list[Path]:
+    """Each task's best skill; one that is the best of several is shown once."""
+    by_skill: dict[bytes, list[Best]] = {}
+    for one in best:
+        by_skill.setdefault(one.skill.tobytes(), []).append(one)
+    groups = list(by_skill.values())
+    titles = [f"{', '.join(f'{one.task} {one.score:.0f}' for one in same)}: {same[0].name}" for same in groups]
+    found = reel.found
+    heading = (
+        f"{found.env.name}: the best skill of each task and its return without finetuning, the mean of "
+        f"{found.asked.starts} starts ({found.method})"
+    )
+    skills = np.stack([same[0].skill for same in groups])
+    tints = drawing.colours("apart", len(skills))
+    return reel.shoot("best", skills, [found.asked.seed] * len(skills), titles, tints, heading, None)
 
 
 @dataclass(frozen=True)
@@ -90,10 +100,8 @@ class Reel:
         heading: str,
         task: str | None,
     ) -> list[Path]:
-        film, strip = (
-            self.folder / f"{name}.{self.found.asked.film}",
-            self.folder / (f"{name}.png" if name != "skills" else "filmstrip.png"),
-        )
+        film = self.folder / f"{name}.{self.found.asked.film}"
+        strip = self.folder / ("filmstrip.png" if name == "skills" else f"{name}.png")
         filming.check_ending(film)
         asked, own = self.found.asked, self.found.env.name
         env = envs.make(own, num_envs=len(skills), seed=asked.seed, pictures=True)
