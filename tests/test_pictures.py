@@ -308,6 +308,15 @@ def test_commands_say_something_before_they_import_what_takes_long(grid: Path, t
     assert process.returncode == 0
 
 
+def test_without_opengl_gymnasiums_own_renderer_is_not_even_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = envs.make("gymnasium:InvertedPendulum-v5", pictures=True)
+    env.reset(seed=0)
+    monkeypatch.setenv("MUJOCO_GL", "disabled")
+    with pytest.raises(UserError, match=r"rendering needs OpenGL .*apt install"):
+        env.render()
+    env.close()
+
+
 # ---- with OpenGL -----------------------------------------------------------------------------------------------
 
 

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from cic.core.errors import UserError
 
 Floats = npt.NDArray[np.float64]
+_OFF = ("disable", "disabled", "off", "false", "0")
 _PALEST, _STRONGEST = 0.12, 0.4  # of the first and the last ghost
 _NO_OPENGL = "rendering needs OpenGL ({error}); on Debian: apt install libegl1 libgl1 (everything else works without)"
 
@@ -138,6 +139,8 @@ def importing_dm_control() -> Iterator[None]:
 @contextmanager
 def gymnasium_rendering() -> Iterator[None]:
     """Gymnasium's MuJoCo environments look for a display first; without one they are told to use EGL."""
+    if os.environ.get("MUJOCO_GL") in _OFF:
+        raise UserError(_NO_OPENGL.format(error="MUJOCO_GL turns it off"))
     if not _headless():
         yield
         return

@@ -25,7 +25,9 @@ TILE = (200, 150)
 def drawings(found: Watched, folder: Path, notes: Sequence[str]) -> list[Path]:
     panels = found.panels(found.firsts)
     same = "" if found.shown.noun == "start" else ", all from the same initial state"
-    said = [f"Each line is {found.shown.each}, over a whole episode{same}. {drawing.marks(panels)}", notes[0]]
+    what = "" if found.shown.noun == "start" else "Skills are behaviours that were learned without any reward. "
+    each = f"Each line is {found.shown.each}, over a whole episode{same}. {drawing.marks(panels)}"
+    said = [what + each, notes[0]]
     if not found.env.drawing:
         said.append("Both axes are sums of entries of the observation, each counted in standard deviations.")
     files = [drawing.draw(panels, found.shown, found.heading, said, folder / "skills.png")]
