@@ -8,7 +8,7 @@ import torch
 from helpers import actor, critic, doubles, random_batch, weights_of
 from torch import nn
 
-from cic.learning.networks import Actor, Critic, mlp
+from cic.learning.networks import Actor, Critic, Tanh, mlp
 
 HIDDEN = 12
 
@@ -42,7 +42,14 @@ def test_actor_is_its_definition(hidden: int) -> None:
     shake(network)
     x = torch.randn(7, 5, generator=torch.Generator().manual_seed(1))
     expected = actor({f"actor.{name}": value for name, value in weights_of(network).items()}, "actor", doubles(x))
-    np.testing.assert_allclose(doubles(network(x)), expected, atol=1e-6)
+    np.testing.assert_allclose(doubles(network(x)), expected, rtol=2e-6, atol=1e-6)
+
+
+def test_tanh_is_tanh_with_its_gradient() -> None:
+    x = torch.linspace(-20, 20, 4_001)
+    np.testing.assert_allclose(doubles(Tanh()(x)), np.tanh(doubles(x)), atol=3e-7)
+    few = torch.linspace(-3, 3, 13, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(Tanh(), few)
 
 
 def test_critic_is_two_heads_on_one_trunk() -> None:

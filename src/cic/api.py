@@ -404,7 +404,10 @@ def _loop(run: Run, config: Any, env: VectorEnv, agent: Agent, phase: Phase, qui
         return Loop(run, config, env, agent, phase, quiet)
     except MemoryError:  # a replay that the run would never fill is still asked for
         env.close()
-        raise UserError(f"a replay of {config.replay:,} steps does not fit into memory: lower --replay") from None
+        raise UserError(
+            f"a replay of {config.replay:,} steps does not fit into memory, and this run has {config.steps:,}: "
+            "lower --replay"
+        ) from None
 
 
 def _new_folder(out: Path | str | None, name: str) -> Path:

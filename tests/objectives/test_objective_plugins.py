@@ -118,6 +118,8 @@ def test_an_entry_point_that_fails_is_named(write):
 
 
 def test_what_cannot_be_registered():
+    with pytest.raises(UserError, match=r"by its name"):
+        register(Objective)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="subclass"):
         register("thing")(int)  # type: ignore[type-var]
 

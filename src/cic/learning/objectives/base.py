@@ -230,6 +230,8 @@ T = TypeVar("T", bound=type[Objective])
 
 def register(name: str) -> Callable[[T], T]:
     """Class decorator: `@register("surprise")` makes `cic pretrain --objective surprise` work."""
+    if not isinstance(name, str):
+        raise UserError('an objective is registered by its name: @cic.register("name")')
 
     def add(cls: T) -> T:
         if not (inspect.isclass(cls) and issubclass(cls, Objective)):

@@ -1,0 +1,214 @@
+"""Which search finds a good skill for little? Regret and rank correlation of every search, without any finetuning.
+
+python results/adaptation/searches.py pretrain runs/searches/point_mass-cic-0 …    # named domain-method-seed
+python results/adaptation/searches.py try runs/searches/point_mass-cic-0 … --out results/adaptation/searches.jsonl
+python results/adaptation/searches.py table results/adaptation/searches.jsonl
+
+All searches of a pre-training, for every task and budget, run side by side, each in its own copy of the environment,
+with the noise of finetuning. The regret is the return of the best of 256 skills less that of the chosen one, both the
+mean of three episodes from the same starts. The correlation (Spearman's) is that of what the search scored with true
+returns: over the skills that it tried, or, for the library, over all skills of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+import cic
+from cic import envs
+from cic.core.types import Array
+from cic.learning.agent import Agent
+from cic.runs.folder import Run
+from cic.training.evaluation import rollout
+from cic.training.finetuning import resolve
+from cic.training.library import Library, checked, predicted_scores
+from cic.training.searches import Problem, Search, make_search, searches
+from cic.training.searches.base import Seen
+from cic.training.selection import SearchConfig
+
+BUDGETS = (1_000, 2_000, 4_000)
+SKILLS, STARTS = 256, 3
+SMALL = {"hidden": 64, "batch": 128, "lr": 1e-3, "skill_every": 100}
+PRETRAIN: dict[str, dict[str, Any]] = {
+    "point_mass": {**SMALL, "steps": 64_000, "warmup": 1_000, "library": 96, "library_steps": 500},
+    "walker": {"steps": 124_000, "num_envs": 8, "update_every": 8, "library": 96, "library_steps": 250},
+    "quadruped": {"steps": 124_000, "num_envs": 8, "update_every": 8, "library": 96, "library_steps": 250},
+}
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {
+    "cic": ("cic", {}),
+    "cicstd": ("cic", {"normaliser": "std", "skill_dim": 16}),
+    "discriminator": ("cic", {"reward": "discriminator"}),
+    "diayn": ("diayn", {}),
+    "aps": ("aps", {}),
+}
+TRIAL: dict[str, dict[str, Any]] = {"library": {"trial_steps": 150, "finalists": 3}}
+
+
+def pretrain(path: Path) -> None:
+    domain, method, seed = path.name.split("-")
+    objective, options = METHODS[method]
+    if not (path / "result.json").exists():
+        settings = PRETRAIN[domain] | options
+        cic.pretrain(domain, objective, out=path, seed=int(seed), milestones=(), quiet=True, **settings)
+
+
+class Searcher:
+    """One search in one copy of the environment."""
+
+    def __init__(self, name: str, budget: int, task: str, agent: Agent, library: Library | None, seed: int) -> None:
+        self.name, self.budget, self.task, self.agent = name, budget, task, agent
+        self.obs: list[Array] = []
+        self.reward: list[float] = []
+        config = SearchConfig(**TRIAL.get(name, {}))
+        inside = Problem(agent.objective.skills, config, budget, seed, 1, library, self.seen, self.inferred)
+        self.search: Search = make_search(inside, name)
+
+    def seen(self, steps: int) -> Seen:
+        return np.array(self.obs[: steps - 1], np.float32), np.array(self.reward[: steps - 1], np.float32)
+
+    def inferred(self) -> Array | None:
+        states = torch.from_numpy(np.array(self.obs, np.float32))
+        skill = self.agent.objective.infer_skill(states, torch.tensor(self.reward)[:, None])
+        return None if skill is None else np.asarray(skill.detach().numpy(), np.float32)
+
+    def observe(self, obs: Array, reward: float) -> bool:
+        """Should an episode begin?"""
+        tried = len(self.search.trials)
+        self.obs.append(obs.copy())
+        self.reward.append(reward)
+        self.search.observe(np.array([reward], np.float32))
+        return len(self.search.trials) > tried and self.search.fresh
+
+
+def returns(agent: Agent, domain: str, skills: Array, seed: int) -> dict[str, npt.NDArray[np.float64]]:
+    """(skills,) per task: the mean over the starts, under the mean action."""
+    env = envs.make(domain, num_envs=len(skills) * STARTS, seed=seed)
+    seeds = [seed + start for _ in skills for start in range(STARTS)]
+    seen = rollout(agent, env, np.repeat(skills, STARTS, axis=0), seed=seeds)
+    env.close()
+    return {task: seen.returns[task].reshape(-1, STARTS).mean(axis=1) for task in env.tasks}
+
+
+def attempt(path: Path) -> list[dict[str, Any]]:
+    run, agent = Run(path), cic.load(path)
+    domain, _, seed = path.name.split("-")
+    space = agent.objective.skills
+    library = checked(run.library(), space.dim, agent.spaces.obs)
+    assert library is not None
+    every = (
+        np.eye(space.dim, dtype=np.float32)
+        if space.kind == "onehot"
+        else space.sample(SKILLS, np.random.default_rng(7))
+    )
+    truth = returns(agent, domain, every, seed=10_000)
+    known = returns(agent, domain, library.skills, seed=10_000)
+    names = [name for name, cls in searches().items() if space.kind in cls.fits]
+    if resolve("auto", agent.objective) != "regress":
+        names.remove("regress")
+    jobs = [
+        Searcher(name, budget, task, agent, library, int(seed))
+        for name in names
+        for budget in BUDGETS
+        for task in truth
+    ]
+    env = envs.make(domain, num_envs=len(jobs), seed=int(seed))
+    obs, _ = env.reset(seed=[20_000 + index for index in range(len(jobs))])
+    while any(job.search.searching for job in jobs):
+        skills = np.stack([job.search.current for job in jobs])
+        obs, _, ended, cut, info = env.step(agent.act(obs, skills, explore=True))
+        done = ended | cut
+        for place, job in enumerate(jobs):
+            if job.search.searching:
+                done[place] |= job.observe(obs[place], float(info["rewards"][job.task][place]))
+        if done.any():
+            obs, _ = env.reset(options={"reset_mask": done})
+    env.close()
+    reached = returns(agent, domain, np.stack([job.search.current for job in jobs]), seed=10_000)
+    tried = [np.stack([trial.skill for trial in job.search.trials]) for job in jobs]
+    paid = returns(agent, domain, np.concatenate(tried), seed=10_000)
+    rows, at = [], 0
+    for place, job in enumerate(jobs):
+        here = paid[job.task][at : at + len(tried[place])]
+        at += len(tried[place])
+        scores = np.array(job.search.scores())
+        if job.name == "library":
+            scores, here = predicted_scores(library, *job.seen(len(job.obs))), known[job.task]
+        rows.append({
+            "run": path.name, "search": job.name, "budget": job.budget, "task": job.task,
+            "best": float(truth[job.task].max()), "typical": float(truth[job.task].mean()),
+            "best_of_library": float(known[job.task].max()),
+            "return": float(reached[job.task][place]), "correlation": spearman(scores, here),
+        })  # fmt: skip
+    return rows
+
+
+def spearman(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float | None:
+    from scipy.stats import spearmanr
+
+    if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0 or not np.isfinite(a).all():
+        return None
+    return float(spearmanr(a, b).statistic)
+
+
+def table(data: Path) -> None:
+    rows = [json.loads(line) for line in data.read_text().splitlines()]
+    groups: dict[tuple[str, str], dict[tuple[str, int], list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        domain, method, _ = row["run"].split("-")
+        groups[domain, method][row["search"], row["budget"]].append(row)
+    for (domain, method), cells in groups.items():
+        some = next(iter(cells.values()))
+        best, typical = (np.mean([row[name] for row in some]) for name in ("best", "typical"))
+        runs = len({row["run"] for row in some})
+        print(f"\n{domain}, {method}: {runs} pre-trainings; best skill {best:.0f}, typical {typical:.0f}\n")
+        print("| search | " + " | ".join(f"regret at {budget:,}" for budget in BUDGETS) + " | rank correlation |")
+        print("|---|" + "---:|" * (len(BUDGETS) + 1))
+        for name in sorted({search for search, _ in cells}):
+            regrets, correlations = [], []
+            for budget in BUDGETS:
+                found = cells[name, budget]
+                by_run: dict[str, list[float]] = defaultdict(list)
+                for row in found:
+                    by_run[row["run"]].append(row["best"] - row["return"])
+                means = [np.mean(values) for values in by_run.values()]
+                regrets.append(
+                    f"{np.mean(means):.0f} ± {np.std(means, ddof=1) / len(means) ** 0.5 if runs > 1 else 0:.0f}"
+                )
+                known = [row["correlation"] for row in found if row["correlation"] is not None]
+                correlations.append(f"{np.mean(known):.2f}" if known else "–")
+            print(f"| {name} | " + " | ".join(regrets) + " | " + " / ".join(correlations) + " |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(required=True, dest="verb")
+    making, trying, showing = (verbs.add_parser(name) for name in ("pretrain", "try", "table"))
+    for each in (making, trying):
+        each.add_argument("runs", type=Path, nargs="+")
+    trying.add_argument("--out", type=Path, required=True)
+    showing.add_argument("data", type=Path)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    if given.verb == "pretrain":
+        for path in given.runs:
+            pretrain(path)
+    elif given.verb == "try":
+        told = given.out.read_text() if given.out.exists() else ""
+        for path in given.runs:
+            if f'"{path.name}"' not in told:
+                with given.out.open("a") as file:
+                    file.writelines(json.dumps(row) + "\n" for row in attempt(path))
+    else:
+        table(given.data)
+
+
+if __name__ == "__main__":
+    main()
