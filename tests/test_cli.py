@@ -507,7 +507,9 @@ def test_a_config_with_an_unknown_key(copied: Path, mistake: Callable[..., str])
     assert 'unknown field of config.learning "hiden"; did you mean "hidden"?' in mistake("evaluate", copied)
 
 
-@pytest.mark.parametrize("line", ["evaluate {run}", "finetune {run} --task " + TASK + " --hidden 16", "skills {run} --quiet"])
+@pytest.mark.parametrize(
+    "line", ["evaluate {run}", "finetune {run} --task " + TASK + " --hidden 16", "skills {run} --quiet"]
+)
 def test_a_pickle_where_weights_are_expected_is_refused_and_never_loaded(
     copied: Path, line: str, mistake: Callable[..., str], tmp_path: Path
 ) -> None:
