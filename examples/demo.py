@@ -87,8 +87,8 @@ def main() -> None:
         f" {ahead} of {len(rows)} tasks."
     )
 
-    drawn = describe(skills.path, count=24, choose="random", out=given.out, video=False)
-    print(f"3. The skills' trajectories, after {time.monotonic() - began:.0f} s: {drawn.files[1]}")
+    drawn = describe(skills.path, count=24, choose="random", starts=1, compare=0, out=given.out, video=False)
+    print(f"3. Where 24 random skills go from one place, after {time.monotonic() - began:.0f} s: {drawn.files[1]}")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import torch
 from cic import api, envs
 from cic.core.config import to_dict
 from cic.core.types import Batch, Metrics, Spaces
+from cic.envs.catalogue import Quantity
 from cic.learning.objectives import Objective, SkillSpace, get_objective
 from cic.runs.folder import Inheritance, Run
 from cic.training.loop import Loop
@@ -35,7 +36,8 @@ class FakeEnv:
     Even copies end by termination, odd ones by their time limit. Each moment pays something else.
     """
 
-    task, tasks, coverage, exact_state = None, ("left", "right"), ((0, 0.0, 20.0), (1, 0.0, 20.0)), True
+    task, tasks, exact_state = None, ("left", "right"), True
+    coverage = (Quantity("who", "", (0,), 0.0, 20.0), Quantity("when", "", (1,), 0.0, 20.0))
 
     def __init__(self, lengths: list[int]) -> None:
         self.lengths, self.num_envs = np.array(lengths), len(lengths)

@@ -268,11 +268,12 @@ def test_skills_are_shown_as_a_table_and_a_picture(
     skills: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = say(capsys, "skills", skills, "--count", "4", "--no-video", "--out", tmp_path)
-    assert "path length" in said
-    assert sorted(os.listdir(tmp_path)) == ["skills.csv", "skills.png"]
+    assert "path (cells)" in said
+    assert "of 100 cells of x" in said
+    assert sorted(os.listdir(tmp_path)) == ["skills.csv", "skills.png", "starts.png"]
     with open(tmp_path / "skills.csv") as file:
         rows = list(csv.reader(file))
-    assert [row[0] for row in rows] == ["skill", "0.00", "0.33", "0.67", "1.00"]
+    assert [row[0] for row in rows] == ["skill", "0", "0.333", "0.667", "1", "together"]
 
 
 def test_objectives_and_environments_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -397,7 +398,7 @@ def test_progress_goes_to_stderr_and_quiet_is_quiet(tmp_path: Path, capsys: pyte
         ("evaluate {skills} --episodes 0", "episodes must be at least 1"),
         ("evaluate {skills} --at 5", "no weights at step 5"),
         ("evaluate {skills} --seed -1", "seed"),
-        ("skills {nowhere}", "nowhere does not exist"),
+        ("skills {nowhere} --quiet", "nowhere does not exist"),
         ("skills {skills} --count 0", "count must be at least 1"),
         ("skills {skills} --choose all", "all"),
         ("envs walker", "takes no folder or name, not walker"),
@@ -428,7 +429,7 @@ def test_an_agent_without_skills_takes_none(tmp_path: Path, mistake: Callable[..
     path = cic.pretrain("gridworld", "rnd", out=tmp_path / "rnd", steps=20, **SMALL).path
     assert "no skills" in mistake("finetune", path, "--task", TASK, "--skill", "0.5", *TINY)
     assert "no skills" in mistake("evaluate", path, "--skill", "0.5")
-    assert "no skills" in mistake("skills", path)
+    assert "no skills" in mistake("skills", path, "--skill", "0.5", "--quiet")
 
 
 def test_skills_must_be_numbers(skills: Path, mistake: Callable[..., str]) -> None:
@@ -506,7 +507,9 @@ def test_a_config_with_an_unknown_key(copied: Path, mistake: Callable[..., str])
     assert 'unknown field of config.learning "hiden"; did you mean "hidden"?' in mistake("evaluate", copied)
 
 
-@pytest.mark.parametrize("line", ["evaluate {run}", "finetune {run} --task " + TASK + " --hidden 16", "skills {run}"])
+@pytest.mark.parametrize(
+    "line", ["evaluate {run}", "finetune {run} --task " + TASK + " --hidden 16", "skills {run} --quiet"]
+)
 def test_a_pickle_where_weights_are_expected_is_refused_and_never_loaded(
     copied: Path, line: str, mistake: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cic.envs.catalogue import Quantity
 from cic.training.evaluation import BINS, Coverage, evaluate_task, rollout
 
 
@@ -92,7 +93,7 @@ def test_evaluations_repeat_with_their_seed() -> None:
 
 # ---- coverage --------------------------------------------------------------------------------------------------
 
-SPEC = ((0, -1.0, 1.0), (2, 0.0, 10.0))
+SPEC = (Quantity("a", "", (0,), -1.0, 1.0), Quantity("b", "m", (2,), 0.0, 10.0))
 
 
 def rows(*points: tuple[float, float]) -> np.ndarray:
@@ -125,7 +126,7 @@ def test_what_lies_outside_counts_for_the_cell_at_the_edge() -> None:
 
 
 def test_three_entries_make_a_cube() -> None:
-    coverage = Coverage(((0, 0.0, 1.0), (1, 0.0, 1.0), (2, 0.0, 1.0)), 3)
+    coverage = Coverage(tuple(Quantity(name, "", (place,), 0.0, 1.0) for place, name in enumerate("abc")), 3)
     coverage.add(np.array([[0.01, 0.01, 0.01], [0.01, 0.01, 0.99], [0.99, 0.01, 0.01]], np.float32))
     assert coverage.cells == 3
     assert coverage.fraction == pytest.approx(3 / BINS**3)

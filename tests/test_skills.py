@@ -1,10 +1,11 @@
-"""What each skill does: table, picture and, where it can be, a video."""
+"""What each skill does: the table, the drawings and, where they can be, filmstrips and films."""
 
 from __future__ import annotations
 
 import csv
 import json
 import struct
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +13,24 @@ import numpy as np
 import pytest
 
 import cic
+from cic import cli
 from cic.core.errors import UserError
 from cic.learning.objectives import SkillSpace
-from cic.report import skills as module
+from cic.report.pictures import choosing, filming, reels
 from cic.report.skills import choose_skills, compare, comparison_table, describe
-from cic.training.evaluation import BINS
 
 SMALL: dict[str, Any] = {"scale": "smoke", "hidden": 16, "batch": 16, "warmup": 40, "quiet": True}
+TASKS = ["reach_top_left", "reach_top_right", "reach_bottom_left", "reach_bottom_right"]
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("skills") / "run"
     return cic.pretrain("gridworld", out=path, skill_dim=4, steps=60, **SMALL).path
+
+
+def shown(run: Path, out: Path, **look: Any) -> Any:
+    return describe(run, out=out, **{"video": False, "compare": 0, "starts": 1, **look})
 
 
 # ---- which -----------------------------------------------------------------------------------------------------
@@ -34,104 +40,95 @@ def test_a_grid_is_of_constant_vectors() -> None:
     skills, names = choose_skills(SkillSpace("box", 3), 5, "grid", 0)
     assert skills.dtype == np.float32
     np.testing.assert_allclose(skills, np.repeat([[0], [0.25], [0.5], [0.75], [1]], 3, axis=1))
-    assert names == ["0.00", "0.25", "0.50", "0.75", "1.00"]
+    assert names == ["0", "0.25", "0.5", "0.75", "1"]
+    assert choose_skills(SkillSpace("cube", 2), 3, "grid", 0)[1] == ["-1", "0", "1"]
 
 
-@pytest.mark.parametrize(("kind", "choose"), [("box", "random"), ("sphere", "grid"), ("sphere", "random")])
-def test_random_skills_are_drawn_as_in_pretraining(kind: Any, choose: Any) -> None:
+@pytest.mark.parametrize("kind", ["box", "sphere", "normal", "cube"])
+def test_random_skills_are_drawn_as_in_pretraining(kind: Any) -> None:
     space = SkillSpace(kind, 3)
-    skills, names = choose_skills(space, 5, choose, 7)
+    skills, names = choose_skills(space, 5, "random", 7)
     assert (skills == space.sample(5, np.random.default_rng(7))).all()
-    assert len(names) == 5
+    assert len(set(names)) == 5
 
 
-def test_of_onehot_skills_every_one_is_shown() -> None:
+def test_of_onehot_skills_every_one_that_is_drawn_is_shown_by_its_place() -> None:
     skills, names = choose_skills(SkillSpace("onehot", 6), 2, "grid", 0)
     assert (skills == np.eye(6)).all()
     assert names == list("012345")
+    assert choose_skills(SkillSpace("onehot", 6, active=2), 2, "random", 0)[1] == ["0", "1"]
 
 
-def test_an_agent_without_skills_has_none_to_show() -> None:
-    with pytest.raises(UserError, match="no skills"):
-        choose_skills(SkillSpace(), 3, "grid", 0)
+def test_skills_of_a_sphere_are_named_by_their_direction() -> None:
+    skills, names = choose_skills(SkillSpace("sphere", 2, radius=3.0), 4, "grid", 0)
+    assert names == ["0°", "90°", "180°", "270°"]
+    np.testing.assert_allclose(skills, 3.0 * np.array([[1, 0], [0, 1], [-1, 0], [0, -1]]), atol=1e-6)
+    skills, names = choose_skills(SkillSpace("sphere", 3), 9, "grid", 0)
+    assert names == ["+1", "−1", "+2", "−2", "+3", "−3"], "no more than there are"
+    assert (skills == np.repeat(np.eye(3), 2, axis=0) * np.tile([[1], [-1]], (3, 1))).all()
+
+
+@pytest.mark.parametrize(("kind", "dim"), [("box", 4), ("cube", 4), ("sphere", 2), ("sphere", 5), ("onehot", 4)])
+def test_every_named_skill_is_one_that_the_agent_knows_and_is_called_the_same_alone(kind: Any, dim: int) -> None:
+    space = SkillSpace(kind, dim)
+    found = choosing.choose(space, 5, "grid", 0)
+    for skill, name in zip(found.skills, found.names, strict=True):
+        np.testing.assert_allclose(space.check(skill.tolist()), skill)
+        assert choosing.one(space, skill).names == [name]
 
 
 # ---- what ------------------------------------------------------------------------------------------------------
 
 
 def test_rows_say_what_each_skills_episode_was(run: Path, tmp_path: Path) -> None:
-    found = describe(run, count=4, out=tmp_path, video=False)
-    tasks = ["reach_top_left", "reach_top_right", "reach_bottom_left", "reach_bottom_right"]
-    assert found.header == ["skill", *tasks, "path length", "cells"]
-    assert [row[0] for row in found.rows] == ["0.00", "0.33", "0.67", "1.00"]
-    for row, path in zip(found.rows, found.paths, strict=True):
+    found = shown(run, tmp_path, count=4)
+    assert found.header == ["skill", *TASKS, "path (cells)", "cells"]
+    *rows, together = found.rows
+    assert [row[0] for row in rows] == ["0", "0.333", "0.667", "1"]
+    visited = set()
+    for row, path in zip(rows, found.paths, strict=True):
         assert path.shape == (51, 2)
-        steps = np.sqrt((np.diff(path, axis=0) ** 2).sum(axis=1))
-        assert row[-2] == pytest.approx(steps.sum())
-        assert row[-1] == len({tuple(cell) for cell in np.clip(path * BINS, 0, BINS - 1).astype(int)})
-        cells = np.rint(path[1:] * 9)
-        assert row[1] == ((cells[:, 0] == 0) & (cells[:, 1] == 9)).sum(), "steps in the top left corner"
+        assert row[-2] == pytest.approx(np.abs(np.diff(path, axis=0)).sum()), "moves are along an axis"
+        assert row[-1] == len({tuple(cell) for cell in path})
+        visited |= {tuple(cell) for cell in path}
+        assert row[1] == ((path[1:, 0] == 0) & (path[1:, 1] == 9)).sum(), "steps in the top left corner"
+    assert together == ["together", *["-"] * 5, len(visited)]
+    assert found.notes[0].startswith(f"Visited: {len(visited)}.0% of 100 cells of x -1 to 1 × y -1 to 1")
 
 
 def test_all_skills_start_in_the_same_state(run: Path, tmp_path: Path) -> None:
     starts = []
     for seed in range(3):
-        paths = describe(run, count=4, seed=seed, out=tmp_path, video=False).paths
+        paths = shown(run, tmp_path, count=4, seed=seed).paths
         starts.append({tuple(path[0]) for path in paths})
     assert [len(own) for own in starts] == [1, 1, 1]
     assert len(set.union(*starts)) > 1, "the seed decides which"
 
 
-def test_the_table_and_the_picture_are_written(run: Path, tmp_path: Path) -> None:
-    found = describe(run, count=3, out=tmp_path / "new" / "folder", video=False)
-    assert [path.name for path in found.files] == ["skills.csv", "skills.png"]
+def test_the_table_and_the_pictures_are_written(run: Path, tmp_path: Path) -> None:
+    found = shown(run, tmp_path / "new" / "folder", count=3, starts=2)
+    assert [path.name for path in found.files] == ["skills.csv", "skills.png", "starts.png"]
     with open(found.files[0]) as file:
         rows = list(csv.reader(file))
-    assert rows[0] == found.header
-    assert [[row[0], *map(float, row[1:])] for row in rows[1:]] == found.rows
-    picture = found.files[1].read_bytes()
-    assert picture.startswith(b"\x89PNG")
-    width, height = struct.unpack(">II", picture[16:24])
-    assert width > 600
-    assert height > 600
+    assert rows[0] == [*found.header, "vector"]
+    assert [[row[0], *map(float, row[1:-1])] for row in rows[1:-1]] == found.rows[:-1]
+    for picture in found.files[1:]:
+        data = picture.read_bytes()
+        assert data.startswith(b"\x89PNG")
+        assert min(struct.unpack(">II", data[16:24])) > 400
 
 
-def test_one_skill_can_be_drawn(run: Path, tmp_path: Path) -> None:
-    assert len(describe(run, count=1, out=tmp_path, video=False).rows) == 1
+def test_a_vector_of_the_table_gives_the_same_episode_again(run: Path, tmp_path: Path) -> None:
+    found = shown(run, tmp_path, count=3, choose="random")
+    with open(found.files[0]) as file:
+        vector = [float(word) for word in list(csv.reader(file))[2][-1].split()]
+    alone = shown(run, tmp_path, skill=tuple(vector))
+    assert len(alone.rows) == 2, "itself, and all together"
+    assert alone.rows[0][1:] == found.rows[1][1:]
 
 
 def test_by_default_pictures_go_into_the_run(run: Path) -> None:
-    assert describe(run, count=2, video=False).files[0] == run / "pictures" / "skills.csv"
-
-
-def test_where_nothing_can_be_rendered_a_warning_takes_the_videos_place(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: Any) -> None:
-        raise UserError("rendering needs OpenGL")
-
-    monkeypatch.setattr(module, "_frames", fail)
-    with pytest.warns(UserWarning, match="no video: rendering needs OpenGL"):
-        found = describe(run, count=2, out=tmp_path)
-    assert [path.name for path in found.files] == ["skills.csv", "skills.png"]
-
-
-def test_a_video_shows_the_skills_side_by_side(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The gridworld draws itself without OpenGL."""
-    pytest.importorskip("imageio_ffmpeg")
-    shapes: list[Any] = []
-    frames = module._frames
-
-    def watch(*arguments: Any) -> Any:
-        result = frames(*arguments)
-        shapes.extend(frame.shape for frame in result)
-        return result
-
-    monkeypatch.setattr(module, "_frames", watch)
-    found = describe(run, count=5, out=tmp_path)
-    assert [path.name for path in found.files] == ["skills.csv", "skills.png", "skills.mp4"]
-    assert found.files[2].stat().st_size > 1000
-    assert set(shapes) == {(320, 480, 3)}, "five tiles of 160 in a grid of three columns"
+    assert describe(run, count=2, video=False, compare=0).files[0] == run / "pictures" / "skills.csv"
 
 
 def test_on_the_ant_cells_of_one_metre_are_counted_for_each_skill_and_together(tmp_path: Path) -> None:
@@ -139,15 +136,73 @@ def test_on_the_ant_cells_of_one_metre_are_counted_for_each_skill_and_together(t
     result = json.loads((path / "result.json").read_text())
     assert result["coverage/skill_cells"] >= 1, "of 48 skills, for the report"
     assert "coverage/skill_cells" in (path / "metrics.jsonl").read_text().splitlines()[-1]
-    found = describe(path, count=3, video=False)
+    found = shown(path, tmp_path, count=3)
     assert found.header[-1] == "1×1"
     *each, together = found.rows
-    assert len(each) == 3
+    assert [row[0] for row in each] == ["0°", "120°", "240°"]
     assert together[0] == "together"
     assert max(row[-1] for row in each) <= together[-1] <= sum(row[-1] for row in each)
 
 
-# ---- how much a skill matters ----------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def others(run: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("others")
+    budget = {**SMALL, "steps": 100, "eval_every": 100, "eval_episodes": 1}
+    return {
+        "without skills": cic.pretrain("gridworld", "rnd", out=folder / "rnd", steps=60, **SMALL).path,
+        "finetuned": cic.finetune(run, TASKS[0], out=folder / "tuned", **budget).path,
+        "from scratch": cic.finetune(None, f"gridworld-{TASKS[0]}", out=folder / "scratch", **budget).path,
+    }
+
+
+@pytest.mark.parametrize("kind", ["without skills", "finetuned", "from scratch"])
+def test_a_run_without_a_choice_of_skills_shows_its_policy_from_several_starts(
+    others: dict[str, Path], kind: str, tmp_path: Path
+) -> None:
+    found = describe(others[kind], out=tmp_path, starts=4, video=False)
+    tasks = TASKS if kind == "without skills" else TASKS[:1]
+    assert found.header == ["start", *tasks, "path (cells)", "cells"]
+    assert [row[0] for row in found.rows] == ["1", "2", "3", "4", "together"]
+    assert found.diagnosis is None
+    assert len({tuple(path[0]) for path in found.paths}) > 1
+    evaluated = cic.evaluate(others[kind], episodes=4, seed=0).returns
+    own = evaluated.get(TASKS[0]) or evaluated[f"gridworld-{TASKS[0]}"]
+    assert [row[1] for row in found.rows[:-1]] == own
+
+
+def test_a_finetuned_run_can_show_its_skills_too(others: dict[str, Path], tmp_path: Path) -> None:
+    assert [row[0] for row in shown(others["finetuned"], tmp_path, count=2, choose="grid").rows[:2]] == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--count", "0"], "count must be at least 1"),
+        (["--count", "100k"], "count must be at least 1 and at most 500, not 100,000"),
+        (["--seconds", "0"], "seconds must be above 0"),
+        (["--columns", "99"], "columns must be at least 1 and at most 25"),
+        (["--skill", "7"], r"skills lie in [0, 1]: 7"),
+        (["--skill", "1", "0"], "--skill has 2 numbers"),
+        (["--choose", "best"], "unknown value of --choose"),
+    ],
+)
+def test_mistakes_are_said_in_a_sentence(
+    run: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["skills", str(run), "--no-video", "--quiet", *words]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_skills_of_an_agent_that_has_none_are_refused(others: dict[str, Path]) -> None:
+    with pytest.raises(UserError, match="no skills"):
+        describe(others["without skills"], choose="random", video=False)
+    with pytest.raises(UserError, match="no skills"):
+        describe(others["without skills"], skill=(0.5,), video=False)
+
+
+# ---- how much a skill matters, and which is best ---------------------------------------------------------------
 
 
 def test_the_comparison_is_of_random_skills_over_whole_episodes(run: Path) -> None:
@@ -164,3 +219,70 @@ def test_the_comparison_is_of_random_skills_over_whole_episodes(run: Path) -> No
     ]
     assert found.best["reach_top_left"] == pytest.approx(max(expected))
     assert found.typical["reach_top_left"] == pytest.approx(np.mean(expected))
+    np.testing.assert_allclose(found.returns["reach_top_left"].mean(axis=1), expected)
+
+
+def test_the_best_skill_of_a_task_is_the_best_of_all_that_were_tried(run: Path, tmp_path: Path) -> None:
+    found = describe(run, out=tmp_path, count=3, compare=5, starts=2, video=False)
+    assert [best.task for best in found.best] == TASKS
+    tried = [np.full(4, value, np.float32) for value in (0.0, 0.5, 1.0)]
+    tried += list(cic.load(run).objective.skills.sample(5, np.random.default_rng(0)))
+    alone = [cic.evaluate(run, skill=skill, episodes=2, seed=0).returns for skill in tried]
+    for best in found.best:
+        scores = [np.mean(returns[best.task]) for returns in alone]
+        assert best.score == pytest.approx(max(scores))
+        assert (best.skill == tried[int(np.argmax(scores))]).all()
+
+
+# ---- films -----------------------------------------------------------------------------------------------------
+
+
+def test_where_nothing_can_be_rendered_a_sentence_takes_the_films_place_and_the_drawings_come(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise UserError("rendering needs OpenGL")
+
+    monkeypatch.setattr(filming.Take, "picture", fail)
+    with pytest.warns(UserWarning, match="no films or filmstrips: rendering needs OpenGL"):
+        found = describe(run, count=2, out=tmp_path, compare=0)
+    assert [path.name for path in found.files] == ["skills.csv", "skills.png", "starts.png"]
+
+
+def test_filmstrips_and_films_show_every_skill(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gridworld draws itself without OpenGL."""
+    pytest.importorskip("imageio_ffmpeg")
+    made: list[Any] = []
+    monkeypatch.setattr(reels.filming, "write_film", lambda frames, rate, out: made.append((list(frames), rate, out)))
+    found = describe(run, count=5, columns=4, seconds=2, starts=1, compare=4, out=tmp_path)
+    names = ["skills.csv", "skills.png", "filmstrip.png", "skills.mp4", "best.png", "best.mp4"]
+    assert [path.name for path in found.files] == names
+    (frames, rate, _), (best, _, _) = made
+    assert rate == filming.RATE
+    assert len(frames) == len(best) == 2 * filming.RATE + 1
+    tile = (150 + 2 * 3 + 18, 200 + 2 * 3)
+    assert {frame.shape for frame in frames} == {(2 * (tile[0] + 6) + 6, 4 * (tile[1] + 6) + 6, 3)}
+    distinct = len({one.skill.tobytes() for one in found.best})
+    assert {frame.shape for frame in best} == {(tile[0] + 12, distinct * (tile[1] + 6) + 6, 3)}, "each skill once"
+    data = found.files[2].read_bytes()
+    width, height = struct.unpack(">II", data[16:24])
+    assert width == 150 + 8 * (200 + 2)
+    assert 5 * 154 < height < 5 * 154 + 80
+
+
+def test_the_report_holds_what_skills_and_film_made(run: Path, tmp_path: Path) -> None:
+    pytest.importorskip("imageio_ffmpeg")
+    from cic.report import ReportOptions, report
+    from cic.report.film import film
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        describe(run, count=2, seconds=0.5, compare=3)
+        film(run, seconds=0.5, skill=(0.5,))
+    page = report([run], tmp_path / "report", ReportOptions(reps=10, figures=())).page.read_text()
+    media = page[page.index('id="media"') :]
+    assert media.count("<video") == 3
+    assert media.count("data:video/mp4;base64,") == 3
+    assert media.count("data:image/png;base64,") == 4
+    for said in ("a row per skill", "the best skill of each task", "running return", "several starts"):
+        assert said in media

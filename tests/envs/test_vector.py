@@ -17,6 +17,7 @@ from gymnasium.vector import AutoresetMode
 import cic.envs
 from cic.envs.base import VectorEnv
 from cic.envs.gymnasium_ids import ids
+from cic.envs.quantities import values
 
 DOMAINS = list(cic.envs.domains())
 
@@ -71,10 +72,12 @@ def test_coverage_holds_what_random_actions_visit(domain: str) -> None:
     env = cic.envs.make(domain, num_envs=4, seed=3)
     obs = [env.reset()[0], *(env.step(action)[0] for action in actions_for(env, 49))]
     assert env.coverage is not None
-    for index, low, high in env.coverage:
-        visited = np.stack(obs)[..., index]
-        assert ((visited >= low) & (visited <= high)).mean() > 0.97, index
-        assert visited.std() > 0.005 * (high - low), f"entry {index} hardly moves"
+    for quantity in env.coverage:
+        assert quantity.low is not None
+        assert quantity.high is not None
+        visited = values(quantity, np.concatenate(obs))
+        assert ((visited >= quantity.low) & (visited <= quantity.high)).mean() > 0.97, quantity.name
+        assert visited.std() > 0.005 * (quantity.high - quantity.low), f"{quantity.name} hardly moves"
 
 
 @pytest.mark.parametrize("domain", DOMAINS)

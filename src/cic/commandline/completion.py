@@ -60,7 +60,8 @@ def _starting(options: list[str], start: str) -> list[str]:
 
 
 def _flags(before: list[str]) -> list[Flag]:
-    from cic.commandline import exporting, looking, training
+    from cic.commandline import exporting, looking, showing, training
+    from cic.report.pictures.look import Look, Shot
 
     command, extra = before[0], {"pretrain": training.PretrainArgs, "finetune": training.FinetuneArgs}
     if command in extra:
@@ -69,8 +70,13 @@ def _flags(before: list[str]) -> list[Flag]:
         objective, learner, scale = names
         found = settings.groups(settings.known(), command, objective, learner, scale, flags_of(extra[command]))
         return [flag for group in found for flag in group.flags]
-    plain = {"evaluate": looking.EvaluateArgs, "skills": looking.SkillsArgs, "export": exporting.ExportArgs}
-    return flags_of(plain[command]) if command in plain else []
+    plain: dict[str, list[type]] = {
+        "evaluate": [looking.EvaluateArgs],
+        "skills": [showing.SkillsArgs, Look],
+        "film": [showing.FilmArgs, Shot],
+        "export": [exporting.ExportArgs],
+    }
+    return [flag for part in plain.get(command, []) for flag in flags_of(part)]
 
 
 def _values(flag: Flag) -> list[str]:

@@ -1,4 +1,4 @@
-"""`cic evaluate`, `skills`, `envs`, `objectives`: what is there and what it does."""
+"""`cic evaluate`, `envs`, `objectives`: what is there and what it does."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from cic.commandline import tables
 from cic.commandline.arguments import arguments
@@ -78,52 +78,6 @@ def _reach(given: Any) -> None:
     header = ["goals", "within", "reached", "at the end", "nearest", "last"]
     means = [f"{way.mean():.2f}" for way in (found.nearest, found.last)]
     tables.show(header, [[str(len(found.goals)), f"{found.radius:g}", f"{hit:.2f}", f"{stayed:.2f}", *means]])
-
-
-@dataclass(frozen=True)
-class SkillsArgs:
-    run: Path
-    """Folder of a pre-training or a finetuning."""
-    count: int = 11
-    """How many skills are shown."""
-    choose: Literal["grid", "random"] = "grid"
-    """Constant vectors over [0, 1] (continuous skills), or drawn as in pre-training."""
-    seed: int = 0
-    """Of the initial state, which all skills share, and of the random skills."""
-    at: int | None = None
-    """Use the weights of this step's milestone or checkpoint."""
-    out: Path | None = None
-    """Where skills.csv, skills.png and skills.mp4 go; by default the run's pictures/."""
-    trust: bool = False
-    """Make the run's environment even if that imports a module that its config.json names."""
-    video: bool = True
-    """Also film the skills side by side, where OpenGL is there."""
-    compare: int = 24
-    """Random skills that act from three starts each, to say how much a skill matters; 0 for none."""
-
-
-def skills(args: list[str]) -> None:
-    given = arguments(SkillsArgs, args, "skills", positional=["run"])
-    if given is None:
-        return
-    from cic.report.skills import compare, comparison_table, describe
-
-    if given.count < 1:
-        raise UserError(f"count must be at least 1, not {given.count}")
-    settings = {name: value for name, value in vars(given).items() if name not in ("run", "compare")}
-    found = describe(given.run, **settings)
-    tables.show(found.header, [[_cell(cell) for cell in row] for row in found.rows])
-    for path in found.files:
-        print(path)
-    if given.compare > 1:
-        matters = compare(given.run, count=given.compare, seed=given.seed, at=given.at, trust=given.trust)
-        print()
-        tables.show(*comparison_table(matters))
-        print(matters.sentence)
-
-
-def _cell(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True)

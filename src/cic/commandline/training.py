@@ -145,3 +145,5 @@ def _announce(finished: Any) -> None:
         f"{name} {value:,}" if isinstance(value, int) else f"{name} {value:.4g}" for name, value in numbers.items()
     ]
     print(f"{finished.path}: {', '.join(shown)}")
+    if of := finished.result.get("coverage/of"):
+        print(f"coverage is of {of}")

@@ -7,6 +7,7 @@ so the last observation of an episode is simply the observation that `step` retu
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium
@@ -17,7 +18,7 @@ from gymnasium.vector.utils import batch_space
 
 from cic.core.errors import UserError
 from cic.core.types import Array, Spaces
-from cic.envs.catalogue import CoverageAxes
+from cic.envs.catalogue import Quantity, View
 
 if TYPE_CHECKING:
     from cic.envs.bodies import Poses
@@ -47,7 +48,9 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
     task: str | None
     tasks: tuple[str, ...]
     episode_length: int | None
-    coverage: CoverageAxes | None
+    coverage: tuple[Quantity, ...] | None
+    drawing: tuple[View, ...] = ()
+    """What is worth drawing of an episode; nothing if that is not known."""
     exact_state = True
     """Whether `restore` continues bit for bit. Otherwise it restarts the episodes (see `cic.envs.gym`)."""
 
@@ -143,6 +146,24 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
     @abstractmethod
     def render(self, index: int = 0, width: int = 320, height: int = 240) -> npt.NDArray[np.uint8]:  # type: ignore[override]
         """A picture of one copy, (height, width, 3)."""
+
+    ghosts = (3, 0.12)
+    """How many earlier moments a filmstrip shows behind each of its own, and how many seconds lie between them."""
+    draws_states = False
+    """Whether `draw` can show any state of `physics()`, and not only `render` the current one."""
+
+    def draw(
+        self, states: Sequence[npt.NDArray[np.float64]], width: int, height: int, *, plain: bool = False
+    ) -> npt.NDArray[np.uint8]:
+        """A picture of the last of some states of `physics()`, with those before it as ghosts.
+
+        `plain` does without shadows, reflections and smooth edges: several times faster.
+        """
+        raise UserError(f"{self.name} can only show the state that it is in")
+
+    def entry_names(self) -> list[str]:
+        """What each entry of the observation is called."""
+        return [f"entry {index}" for index in range(self.spaces.obs)]
 
     def _check_actions(self, actions: Any) -> Array:
         """The actions as finite float32 (N, action), before anything moves."""

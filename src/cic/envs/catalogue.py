@@ -9,8 +9,37 @@ from typing import NamedTuple
 
 from cic.core.published import experts
 
-CoverageAxes = tuple[tuple[int, float, float], ...]
-"""(observation index, low, high) of the two or three entries on which state coverage is counted."""
+
+class Quantity(NamedTuple):
+    """A number that says something about a state: its name and where it is found."""
+
+    name: str
+    unit: str
+    entries: tuple[int, ...]
+    """One entry, or those of the cosine and the sine of an angle, which is then in degrees."""
+    low: float | None = None
+    high: float | None = None
+    """Between which it is counted, and drawn in a plane; beyond them belongs to the last cell."""
+    physics: bool = False
+    """Entries of `physics()` rather than of the observation."""
+    scale: float = 1.0
+    bins: int = 20
+    """Cells between `low` and `high`."""
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} ({self.unit})" if self.unit else self.name
+
+
+class View(NamedTuple):
+    """One pair of axes of a picture: a quantity over time, or against another."""
+
+    y: Quantity
+    x: Quantity | None = None
+    title: str = ""
+    smooth: float = 0.0
+    """Seconds of a running mean, for what goes up and down with every step."""
+
 
 CORNERS = ("reach_top_left", "reach_top_right", "reach_bottom_left", "reach_bottom_right")
 
@@ -23,7 +52,8 @@ class DomainInfo(NamedTuple):
     obs: int
     action: int
     episode_length: int
-    coverage: CoverageAxes
+    coverage: tuple[Quantity, ...]
+    """The two or three quantities of the observation on which state coverage is counted: those that can be covered."""
     about: str
     module: str
     """Where `create(name, task, num_envs, seed, threads)` is."""
@@ -47,7 +77,11 @@ DOMAINS = {
             24,
             6,
             1000,
-            ((0, -1.0, 1.0), (1, -1.0, 1.0), (14, 0.0, 1.6)),
+            (
+                Quantity("torso angle", "°", (0, 1), -180.0, 180.0),
+                Quantity("height", "m", (14,), 0.0, 1.6),
+                Quantity("speed", "m/s", (16,), -3.0, 3.0),
+            ),
             "planar biped (URLB)",
             "cic.envs.suite.walker",
         ),
@@ -57,7 +91,11 @@ DOMAINS = {
             78,
             12,
             1000,
-            ((47, -1.0, 1.0), (44, -3.0, 3.0), (45, -3.0, 3.0)),
+            (
+                Quantity("uprightness", "", (47,), -1.0, 1.0),
+                Quantity("forward speed", "m/s", (44,), -3.0, 3.0),
+                Quantity("sideways speed", "m/s", (45,), -3.0, 3.0),
+            ),
             "four-legged ant-like body (URLB)",
             "cic.envs.suite.quadruped",
         ),
@@ -67,7 +105,11 @@ DOMAINS = {
             55,
             9,
             250,
-            ((30, -0.4, 0.4), (31, -0.4, 0.4), (32, 0.0, 0.6)),
+            (
+                Quantity("hand x", "m", (30,), -0.4, 0.4),
+                Quantity("hand y", "m", (31,), -0.4, 0.4),
+                Quantity("hand height", "m", (32,), 0.0, 0.6),
+            ),
             "robot arm with a hand, reaching for a brick (URLB)",
             "cic.envs.suite.jaco",
         ),
@@ -77,7 +119,7 @@ DOMAINS = {
             4,
             2,
             1000,
-            ((0, -0.29, 0.29), (1, -0.29, 0.29)),
+            (Quantity("x", "m", (0,), -0.29, 0.29), Quantity("y", "m", (1,), -0.29, 0.29)),
             "a ball pushed about a square",
             "cic.envs.suite.point_mass",
             plane=(0, 1),
@@ -88,7 +130,7 @@ DOMAINS = {
             15,
             4,
             1000,
-            ((0, -1.0, 1.0), (1, -6.3, 6.3)),
+            (Quantity("height", "m", (0,), -1.0, 1.0), Quantity("torso angle", "rad", (1,), -6.3, 6.3)),
             "planar one-legged body",
             "cic.envs.suite.hopper",
         ),
@@ -98,7 +140,7 @@ DOMAINS = {
             2,
             2,
             50,
-            ((0, -1.0, 1.0), (1, -1.0, 1.0)),
+            (Quantity("x", "", (0,), -1.0, 1.0, bins=10), Quantity("y", "", (1,), -1.0, 1.0, bins=10)),
             "10×10 cells, four moves",
             "cic.envs.gridworld",
             plane=(0, 1),
@@ -109,7 +151,7 @@ DOMAINS = {
             29,
             8,
             200,
-            ((0, -20.0, 20.0), (1, -20.0, 20.0)),
+            (Quantity("x", "m", (0,), -20.0, 20.0), Quantity("y", "m", (1,), -20.0, 20.0)),
             "Gymnasium's ant, its position observed (METRA, CSF)",
             "cic.envs.suite.ant",
             plane=(0, 1),
@@ -121,7 +163,7 @@ DOMAINS = {
             18,
             6,
             200,
-            ((0, -40.0, 40.0), (2, -3.2, 3.2)),
+            (Quantity("x", "m", (0,), -40.0, 40.0), Quantity("torso angle", "rad", (2,), -3.2, 3.2)),
             "Gymnasium's half cheetah, its position observed (METRA, CSF)",
             "cic.envs.suite.half_cheetah",
             plane=(0,),

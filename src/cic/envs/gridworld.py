@@ -8,15 +8,19 @@ a task pays 1 for every step that ends in its corner. Walls stop a move.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from cic.core.types import Array
 from cic.envs import random_state
 from cic.envs.base import State, StepArrays, VectorEnv
-from cic.envs.catalogue import DOMAINS
+from cic.envs.catalogue import DOMAINS, Quantity, View
 
 SIZE = 10
+_PLACES = [Quantity(name, "cells", (entry,), 0.0, SIZE - 1.0, physics=True) for entry, name in enumerate("xy")]
 CORNER_CELLS = {
     "reach_top_left": (0, SIZE - 1),
     "reach_top_right": (SIZE - 1, SIZE - 1),
@@ -28,11 +32,14 @@ CORNER_CELLS = {
 class Gridworld(VectorEnv):
     """N walkers, each on its own grid."""
 
+    draws_states = True
+
     def __init__(self, name: str, task: str | None, num_envs: int, seed: int) -> None:
         info = DOMAINS["gridworld"]
         super().__init__(name, info.obs, info.action, num_envs, -1.0, 1.0)
         self.domain, self.task, self.tasks = info.name, task, info.tasks
         self.episode_length, self.coverage = info.episode_length, info.coverage
+        self.drawing = (View(_PLACES[1], _PLACES[0], "the board"),)
         self._cells = np.zeros((self.num_envs, 2), np.int64)
         self._random = [np.random.RandomState(s) for s in self._seeds(seed)]
 
@@ -81,12 +88,24 @@ class Gridworld(VectorEnv):
 
     def render(self, index: int = 0, width: int = 320, height: int = 240) -> npt.NDArray[np.uint8]:  # type: ignore[override]
         self._check_open()
-        rows = SIZE - 1 - np.arange(height) * SIZE // height  # y points up
-        columns = np.arange(width) * SIZE // width
-        board = np.where(np.add.outer(rows, columns)[..., None] % 2, 235, 215).repeat(3, axis=2).astype(np.uint8)
-        x, y = self._cells[index]
-        board[np.ix_(rows == y, columns == x)] = (40, 90, 200)
-        return board
+        return _board([self._cells[index]], width, height)
+
+    def draw(
+        self, states: Sequence[npt.NDArray[np.float64]], width: int, height: int, *, plain: bool = False
+    ) -> npt.NDArray[np.uint8]:
+        return _board(states, width, height)
+
+
+def _board(cells: Sequence[npt.NDArray[Any]], width: int, height: int) -> npt.NDArray[np.uint8]:
+    """The last of the cells in blue, those before it paler."""
+    rows = SIZE - 1 - np.arange(height) * SIZE // height  # y points up
+    columns = np.arange(width) * SIZE // width
+    board = np.where(np.add.outer(rows, columns)[..., None] % 2, 235, 215).repeat(3, axis=2).astype(np.uint8)
+    for place, (x, y) in enumerate(cells, 1):
+        here = np.ix_(rows == y, columns == x)
+        strength = place / len(cells)
+        board[here] = (strength * np.array((40, 90, 200)) + (1 - strength) * board[here]).astype(np.uint8)
+    return board
 
 
 def create(name: str, task: str | None, num_envs: int, seed: int, threads: int | None) -> Gridworld:

@@ -8,7 +8,7 @@ checked at every step, since a NaN or a changed shape otherwise surfaces far fro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -51,7 +51,8 @@ class GymEnv(VectorEnv):
         self.exact_state = foreign_state.is_exact(first)
         self._pending: list[int | None] = list(self._seeds(seed))  # the seeds of the next resets
         self._obs = np.zeros((self.num_envs, self.single_observation_space.shape[0]), np.float32)  # type: ignore[index]
-        self._renderer: Any = None
+        self._opened: Any = None  # a renderer, and its size
+        self._drawn_at = (0, 0)
         self._patience = Patience(timeout)
 
     def step(self, actions: Array) -> StepArrays:
@@ -194,19 +195,45 @@ class GymEnv(VectorEnv):
 
     def render(self, index: int = 0, width: int = 320, height: int = 240) -> npt.NDArray[np.uint8]:  # type: ignore[override]
         self._check_open()
+        if self._envs[index].render_mode == "rgb_array":
+            return self._own_picture(index)
         physics = foreign_state.mujoco_physics(self._envs[index])
-        if physics is not None:
+        if physics is None:
+            raise UserError(f'{self.name}: make it with render_mode="rgb_array" to get pictures')
+        if self._drawn_at != (width, height):
             from cic.envs.rendering import Renderer
 
-            with Renderer(physics[0], width, height) as renderer:
-                return renderer.picture(physics[1])
-        picture = self._envs[index].render() if self._envs[index].render_mode == "rgb_array" else None
-        if picture is None:
-            raise UserError(f'{self.name}: make it with render_mode="rgb_array" to get pictures')
-        return np.asarray(picture, np.uint8)
+            self._close_renderer()
+            self._opened, self._drawn_at = Renderer(physics[0], width, height), (width, height)
+        return self._opened.picture(physics[1].qpos)  # type: ignore[no-any-return]
+
+    def _close_renderer(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+
+    def _own_picture(self, index: int) -> npt.NDArray[np.uint8]:
+        """By the environment's own renderer, as large as that likes."""
+        with self._blaming(index, "render"), self._opengl(index):
+            picture = np.asarray(self._envs[index].render())
+        if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
+            raise UserError(
+                f"{self._where(index)}: its render() must give (height, width, 3) uint8, not {picture.shape}"
+            )
+        return picture
+
+    def _opengl(self, index: int) -> AbstractContextManager[None]:
+        if foreign_state.mujoco_physics(self._envs[index]) is None:
+            return nullcontext()
+        from cic.envs.rendering import gymnasium_rendering
+
+        return gymnasium_rendering()
+
+    def entry_names(self) -> list[str]:
+        return _entry_names(self._envs[0].observation_space, "")
 
     def close_extras(self, **kwargs: Any) -> None:
         self._patience.close()
+        self._close_renderer()
         for env in self._envs:
             env.close()
 
@@ -243,6 +270,15 @@ def _leaves(name: str, space: Any) -> list[Box]:
         parts = space.spaces.values() if isinstance(space, Dict) else space.spaces
         return [leaf for part in parts for leaf in _leaves(name, part)]
     raise UserError(f"{name}: observations must be Box, or Dict or Tuple of Box, not {type(space).__name__}")
+
+
+def _entry_names(space: Any, prefix: str) -> list[str]:
+    """`position[0]` for entries of a Dict, `entry 0` for those of a Box."""
+    if isinstance(space, Box):
+        size = int(np.prod(space.shape))
+        return [f"{prefix}[{index}]" if prefix else f"entry {index}" for index in range(size)]
+    parts = space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces)
+    return [name for key, part in parts for name in _entry_names(part, f"{prefix}.{key}" if prefix else str(key))]
 
 
 def _bounds(leaves: list[Box]) -> tuple[Array, Array]:

@@ -20,10 +20,19 @@ GYMNASIUM = "gymnasium:"
 _OWN: dict[str, Callable[[], Any]] = {}
 
 
-def make(name: str, num_envs: int = 1, seed: int = 0, threads: int | None = None, timeout: float = 0.0) -> VectorEnv:
+def make(
+    name: str,
+    num_envs: int = 1,
+    seed: int = 0,
+    threads: int | None = None,
+    timeout: float = 0.0,
+    *,
+    pictures: bool = False,
+) -> VectorEnv:
     """`num_envs` copies of an environment, copy i seeded with `seed + i`, on `threads` threads (default: all cores).
 
-    Environments that are not built in may take `timeout` seconds for a step; 0 means that they are waited for.
+    Environments that are not built in may take `timeout` seconds for a step; 0 means that they are waited for. With
+    `pictures`, Gymnasium's are made with `render_mode="rgb_array"`, so that `render` is their own.
 
     `name` is a domain (`"walker"`, reward-free), a task (`"walker-run"`), a name given to `register_env`, or
     `"gymnasium:"` with an id of Gymnasium's, and arguments if need be: `"gymnasium:Hopper-v5?healthy_reward=0"`.
@@ -33,6 +42,8 @@ def make(name: str, num_envs: int = 1, seed: int = 0, threads: int | None = None
         return _foreign(name, _OWN[name], num_envs, seed, timeout)
     if name.startswith(GYMNASIUM):
         id, arguments = _split_arguments(name)
+        if pictures:
+            arguments = {"render_mode": "rgb_array"} | arguments
         return _foreign(name, partial(_gymnasium_make, id, arguments), num_envs, seed, timeout)
     create = importlib.import_module(DOMAINS[domain].module).create
     env: VectorEnv = create(f"{domain}-{task}" if task else domain, task, num_envs, seed, threads)

@@ -7,41 +7,72 @@ otherwise. Without the libraries only pictures are missing.
 from __future__ import annotations
 
 import atexit
+import copy
 import ctypes
 import os
 import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import mujoco
 import numpy as np
 import numpy.typing as npt
 
 from cic.core.errors import UserError
 
+Floats = npt.NDArray[np.float64]
+_OFF = ("disable", "disabled", "off", "false", "0")
+_PALEST, _STRONGEST = 0.12, 0.4  # of the first and the last ghost
 _NO_OPENGL = "rendering needs OpenGL ({error}); on Debian: apt install libegl1 libgl1 (everything else works without)"
 
 
 class Renderer:
-    """Draws one model's copies at one size, from the model's first camera."""
+    """Draws states of one model at one size, from one camera. It has a copy of the model for itself."""
 
-    def __init__(self, model: Any, width: int, height: int) -> None:
-        self.size = (width, height)
+    def __init__(self, model: Any, width: int, height: int, camera: str | None = None, *, plain: bool = False) -> None:
+        self._model = model = copy.copy(model)
         model.vis.global_.offwidth = max(model.vis.global_.offwidth, width)
         model.vis.global_.offheight = max(model.vis.global_.offheight, height)
-        self._camera = 0 if model.ncam else -1
+        _widen_floors(model)
+        if plain:
+            model.vis.quality.offsamples = 0
+        self._camera: int | str = camera if camera is not None else 0 if model.ncam else -1
+        self._data = mujoco.MjData(model)
+        self._option, self._perturbation = mujoco.MjvOption(), mujoco.MjvPerturb()
         try:
             self._renderer = _renderer_class()(model, height, width)
         except Exception as error:  # every OpenGL platform fails with a type of its own
             reason = " ".join(str(error).split()) or type(error).__name__
             raise UserError(_NO_OPENGL.format(error=reason)) from error
+        if plain:
+            for flag in (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION):
+                self._renderer.scene.flags[flag] = False
         _close_at_exit(self)
 
-    def picture(self, data: Any) -> npt.NDArray[np.uint8]:
-        """(height, width, 3)."""
-        self._renderer.update_scene(data, camera=self._camera)
+    def picture(self, state: Floats, ghosts: Sequence[Floats] = ()) -> npt.NDArray[np.uint8]:
+        """(height, width, 3) of a state that begins with the positions of all joints, before it ghosts of others."""
+        self._place(state)
+        self._renderer.update_scene(self._data, camera=self._camera)
+        for index, ghost in enumerate(ghosts):
+            self._add_ghost(ghost, _PALEST + (_STRONGEST - _PALEST) * index / max(len(ghosts) - 1, 1))
         return self._renderer.render()  # type: ignore[no-any-return]
+
+    def _place(self, state: Floats) -> None:
+        self._data.qpos[:] = state[: self._model.nq]
+        mujoco.mj_kinematics(self._model, self._data)
+        mujoco.mj_comPos(self._model, self._data)  # which cameras and lights follow
+        mujoco.mj_camlight(self._model, self._data)
+
+    def _add_ghost(self, state: Floats, strength: float) -> None:
+        """What can move, seen through."""
+        self._place(state)
+        scene, moving = self._renderer.scene, int(mujoco.mjtCatBit.mjCAT_DYNAMIC)
+        first = scene.ngeom
+        mujoco.mjv_addGeoms(self._model, self._data, self._option, self._perturbation, moving, scene)
+        for geom in scene.geoms[first : scene.ngeom]:
+            geom.rgba[3] *= strength
 
     def close(self) -> None:
         self._renderer.close()
@@ -51,6 +82,14 @@ class Renderer:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _widen_floors(model: Any) -> None:
+    """Floors that begin at the start are drawn behind it too: skills go both ways."""
+    for geom in np.flatnonzero(model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE):
+        place, size = abs(model.geom_pos[geom, 0]), model.geom_size[geom, 0]
+        if model.geom_bodyid[geom] == 0 and 0 < size - place < 5 < size:
+            model.geom_size[geom, 0], model.geom_pos[geom, 0] = size + place, 0.0
 
 
 _open: weakref.WeakSet[Renderer] = weakref.WeakSet()
@@ -91,6 +130,23 @@ def importing_dm_control() -> Iterator[None]:
         yield
         return
     os.environ["MUJOCO_GL"] = "egl" if _has_egl() else "disabled"
+    try:
+        yield
+    finally:
+        del os.environ["MUJOCO_GL"]
+
+
+@contextmanager
+def gymnasium_rendering() -> Iterator[None]:
+    """Gymnasium's MuJoCo environments look for a display first; without one they are told to use EGL."""
+    if os.environ.get("MUJOCO_GL") in _OFF:
+        raise UserError(_NO_OPENGL.format(error="MUJOCO_GL turns it off"))
+    if not _headless():
+        yield
+        return
+    if not _has_egl():
+        raise UserError(_NO_OPENGL.format(error="there is neither a display nor libEGL"))
+    os.environ["MUJOCO_GL"] = "egl"
     try:
         yield
     finally:

@@ -91,7 +91,7 @@ def zero_shot(study: Study, loaded: Metrics) -> Plot | None:
 
 DIAGNOSTICS = {
     "reward/intrinsic": "Intrinsic reward",
-    "coverage/fraction": "State coverage",
+    "coverage/fraction": "Fraction of cells visited",
     "skill/accuracy": "Skill accuracy",
     "embedding/effective_rank": "Effective rank",
     "critic/loss": "Critic loss",

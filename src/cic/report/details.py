@@ -57,8 +57,21 @@ def gallery(study: Study, megabytes: float, notices: list[str]) -> str:
     return f'<div class="media">{body}</div>' if items else ""
 
 
+_SHOWS = {
+    "skills.png": "what each skill does, a line per skill",
+    "starts.png": "the same skill from several starts",
+    "filmstrip.png": "filmstrips, a row per skill",
+    "best.png": "filmstrips of the best skill of each task",
+    "skills": "film of the skills side by side",
+    "best": "film of the best skill of each task",
+    "film": "film of one episode with its running return",
+}
+"""What the files that `cic skills` and `cic film` leave show; others are called by their names."""
+
+
 def _medium(group: Group, run: RunRecord, path: Path, uri: str) -> str:
-    what = html.escape(f"{group.label}, {run.task or run.domain}, seed {run.seed}: {path.stem}")
+    shows = _SHOWS.get(path.name) or _SHOWS.get(path.stem, path.stem)
+    what = html.escape(f"{group.label}, {run.task or run.domain}, seed {run.seed}: {shows}")
     if path.suffix == ".mp4":
         body = f'<video controls="controls" preload="metadata" src="{uri}" aria-label="{what}"></video>'
     else:

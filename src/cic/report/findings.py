@@ -15,6 +15,8 @@ from cic.report.options import ReportOptions
 from cic.report.score_tables import interval
 from cic.report.scores import FEW, Row, Scores
 from cic.report.tables import many, number
+from cic.runs.records import RunRecord
+from cic.runs.values import plain
 
 _SHOWN = 4
 
@@ -100,9 +102,10 @@ def _coverage(study: Study, loaded: Metrics) -> list[str]:
     """Where pre-training has got to: the share of the state space's cells that its last steps have covered."""
     sentences = []
     for domain in sorted({run.domain for group in study.pretrain for run in group.runs})[:_SHOWN]:
-        reached = {}
+        reached, here = {}, []
         for group in study.pretrain:
             runs = [run for run in group.runs if run.domain == domain and run.finished]
+            here += runs
             series = [loaded[run.path]["coverage/fraction"] for run in runs if "coverage/fraction" in loaded[run.path]]
             if ends := [one.values[-1] for one in series if len(one.values)]:
                 reached[group.label] = float(np.mean(ends))
@@ -110,5 +113,15 @@ def _coverage(study: Study, loaded: Metrics) -> list[str]:
         if ranked:
             listed = ", ".join(f"{label} {100 * reached[label]:.3g}%" for label in ranked[:_SHOWN])
             more = f" and {len(ranked) - _SHOWN} more" if len(ranked) > _SHOWN else ""
-            sentences.append(f"Share of {domain}'s cells visited by the end of pre-training: {listed}{more}.")
+            sentences.append(
+                f"Share of {domain}'s cells visited by the end of pre-training: {listed}{more}{_of(here)}."
+            )
     return sentences
+
+
+def _of(runs: Sequence[RunRecord]) -> str:
+    """What the share is of, where the runs say so."""
+    said = {plain((run.result or {}).get("coverage/of") or "") for run in runs}
+    if len(said) > 1:
+        return ", counted in different cells"
+    return "".join(f" ({text})" for text in said if text)

@@ -1,10 +1,13 @@
-"""What each skill does: returns, path length and coverage, as a table, a picture and a video."""
+"""What an agent does, skill by skill: a table, drawings, filmstrips and films.
+
+All skills start from the same state, so that what differs is the skill. A run without skills, and one that has settled
+on a skill, shows its policy from several starts instead.
+"""
 
 from __future__ import annotations
 
 import csv
-import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,102 +16,183 @@ import numpy.typing as npt
 
 from cic import envs
 from cic.api import load
-from cic.core.errors import UserError
 from cic.core.types import Array
-from cic.envs.base import MOST_COPIES
 from cic.learning.agent import Agent
 from cic.learning.objectives import SkillSpace
+from cic.report.pictures import choosing, drawing
+from cic.report.pictures.choosing import Shown
+from cic.report.pictures.look import Look
+from cic.report.pictures.reels import drawings, films
+from cic.report.pictures.watched import Best, Watched
 from cic.runs.folder import Run
 from cic.runs.links import refuse_links
 from cic.training.diagnosis import Diagnosis, diagnose
 from cic.training.evaluation import Coverage, plane_cells, rollout
 from cic.training.opening import check_source, open_env
 from cic.training.phases import config_of, phase_of
+from cic.training.progress import Stages
 
 
 @dataclass(frozen=True)
 class Description:
-    """One row per skill."""
+    """One row per skill or start, and what was drawn."""
 
     header: list[str]
     rows: list[list[Any]]
     paths: list[npt.NDArray[np.float64]]
-    """Each skill's way through the coverage features, (T + 1, 2 or 3) in [0, 1]."""
+    """Each one's line in the first panel of the picture, (T + 1, 2)."""
     files: list[Path]
+    notes: list[str]
+    """What the columns and the fraction of coverage are of."""
+    diagnosis: Diagnosis | None = None
+    best: list[Best] = field(default_factory=list)
 
 
-def choose_skills(
-    space: SkillSpace, count: int, choose: Literal["grid", "random"], seed: int
-) -> tuple[Array, list[str]]:
+def choose_skills(space: SkillSpace, count: int, how: Literal["grid", "random"], seed: int) -> tuple[Array, list[str]]:
     """Skills to look at, and their names."""
-    if space.kind == "none":
-        raise UserError("this agent has no skills: use `cic evaluate` to see its returns")
-    if space.kind == "onehot":
-        return np.eye(space.dim, dtype=np.float32), [str(i) for i in range(space.dim)]
-    if space.kind == "box" and choose == "grid":
-        values = np.linspace(0, 1, count, dtype=np.float32)
-        return np.repeat(values[:, None], space.dim, axis=1), [f"{value:.2f}" for value in values]
-    return space.sample(count, np.random.default_rng(seed)), [f"random {i}" for i in range(count)]
+    shown = choosing.choose(space, count, how, seed)
+    return shown.skills, shown.names
 
 
 def describe(
     run: Path | str,
     *,
-    count: int = 11,
-    choose: Literal["grid", "random"] = "grid",
-    seed: int = 0,
     at: int | None = None,
     out: Path | str | None = None,
-    video: bool = True,
     trust: bool = False,
+    stages: Stages | None = None,
+    **look: Any,
 ) -> Description:
-    """One episode per skill under the mean action, all from the same initial state. `trust` as in `cic.evaluate`."""
-    if count > MOST_COPIES:
-        raise UserError(f"count must be at most {MOST_COPIES:,}, not {count:,}")
-    opened = Run(run)
-    agent = load(run, at=at)
-    skills, names = choose_skills(agent.objective.skills, count, choose, seed)
-    env = open_env(opened, num_envs=len(skills), seed=seed, trust=trust)
+    """Watch a run's skills, or its policy, and draw them into the run's `pictures/` or `out`.
+
+    What else can be asked for is in `Look`; `trust` as in `cic.evaluate`.
+    """
+    asked, stages = Look(**look), stages or Stages("cic skills", quiet=True)
+    with stages("loading the agent"):
+        opened = Run(run)
+        agent = load(run, at=at)
+    folder = _folder(opened, out)
+    shown = _shown(agent, asked)
+    several = shown.noun != "start"
+    starts = asked.starts if several else 1
+    seeds = [seed for one in (shown.seeds or [asked.seed] * len(shown.skills)) for seed in range(one, one + starts)]
+    env = open_env(opened, num_envs=len(seeds), seed=asked.seed, trust=trust)
     try:
-        seen = rollout(agent, env, skills, seed=[seed] * len(skills), keep=True)
-        coverage = Coverage(env.coverage, agent.spaces.obs)
-        tasks = env.tasks or ("reward",)
+        with stages(f"{len(seeds)} episodes", env.episode_length) as tick:
+            seen = rollout(agent, env, np.repeat(shown.skills, starts, axis=0), seed=seeds, watch=True, at_step=tick)
+        found = Watched(opened, agent, env, asked, shown, seen, starts)
+        with stages("drawing"):
+            header, rows, notes = _table(found)
+            files = [_write_csv(folder / "skills.csv", found, header, rows), *drawings(found, folder, notes)]
+        diagnosis, best = _compared(found, stages) if several else (None, [])
     finally:
         env.close()
-    rows, paths = [], []
-    for index, name in enumerate(names):
-        path = coverage.features(seen.observations[index])
-        cells = Coverage(env.coverage, agent.spaces.obs)
-        cells.add(seen.observations[index])
-        length = float(np.linalg.norm(np.diff(path, axis=0), axis=1).sum())
-        rows.append([name, *(float(seen.returns[task][index]) for task in tasks), length, cells.cells])
-        paths.append(path)
-    header = ["skill", *tasks, "path length", "cells"]
+    if asked.video:
+        files += films(found, best, folder, stages)
+    return Description(header, rows, found.lines, files, notes, diagnosis, best)
+
+
+def _folder(run: Run, out: Path | str | None) -> Path:
+    if out is None:
+        refuse_links(run.path)
+    folder = Path(out) if out is not None else run.path / "pictures"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _shown(agent: Agent, asked: Look) -> Shown:
+    space = agent.objective.skills
+    if asked.skill is not None:
+        return choosing.one(space, np.array(asked.skill, np.float32))
+    if asked.choose == "auto" and (space.kind == "none" or agent.skill is not None):
+        return choosing.policy(space, agent.skill, asked.starts, asked.seed)
+    return choosing.choose(space, asked.count, "grid" if asked.choose == "auto" else asked.choose, asked.seed)
+
+
+def _table(found: Watched) -> tuple[list[str], list[list[Any]], list[str]]:
+    """Per skill its returns, how far it goes and how many cells it visits; and what the columns are of."""
+    env, obs = found.env, [found.seen.observations[i] for i in found.firsts]
+    together = Coverage(env.coverage, found.agent.spaces.obs)
+    panel, rows = found.panels(found.firsts)[0], []
+    for index, (name, seen, line) in enumerate(zip(found.shown.names, obs, panel.lines, strict=True)):
+        own = Coverage(env.coverage, found.agent.spaces.obs)
+        own.add(seen)
+        together.add(seen)
+        paid = [float(found.seen.returns[task][found.firsts[index]]) for task in found.tasks]
+        rows.append([name, *paid, _way(panel, line), own.cells])
+    header = [found.shown.noun or "skill", *found.tasks, _way_name(panel), "cells"]
+    rows.append(["together", *(["-"] * (len(header) - 2)), together.cells])
     info = envs.domains().get(env.domain)
     if info is not None and info.cell is not None:
         header.append(f"{info.cell:g}×{info.cell:g}")
-        for row, seen_by_skill in zip(rows, seen.observations, strict=True):
-            row.append(plane_cells([seen_by_skill], info.plane, info.cell))
-        together = plane_cells(seen.observations, info.plane, info.cell)
-        rows.append(["together", *([""] * (len(header) - 2)), together])
-    if out is None:
-        refuse_links(opened.path)
-    folder = Path(out) if out is not None else opened.path / "pictures"
-    folder.mkdir(parents=True, exist_ok=True)
-    files = [_write_csv(folder / "skills.csv", header, rows), draw_paths(paths, names, folder / "skills.png", env.name)]
-    if video and (film := _film(agent, env.name, skills, seed, folder / "skills.mp4")):
-        files.append(film)
-    return Description(header, rows, paths, files)
+        for row, part in zip(rows, [*([one] for one in obs), obs], strict=True):
+            row.append(plane_cells(part, info.plane, info.cell))
+    way = "length of the path" if panel.plane else "from the first to the last step"
+    notes = [
+        f"Visited: {together.fraction:.1%} of {together.of}.",
+        f"{_way_name(panel)}: {way}.",
+    ]
+    return header, rows, notes
+
+
+def _way(panel: drawing.Panel, line: tuple[Any, Any]) -> float:
+    if not panel.plane:
+        return float(line[1][-1] - line[1][0])
+    return float(np.linalg.norm(np.diff(np.stack(line, axis=1), axis=0), axis=1).sum())
+
+
+def _way_name(panel: drawing.Panel) -> str:
+    if not panel.plane:
+        return panel.y
+    unit = panel.y.rpartition(" (")[2].rstrip(")") if panel.y.endswith(")") else ""
+    return f"path ({unit})" if unit else "path"
+
+
+def _write_csv(path: Path, found: Watched, header: list[str], rows: list[list[Any]]) -> Path:
+    """With each skill's vector, which `--skill` takes."""
+    vectors = [" ".join(repr(float(value)) for value in skill) for skill in found.shown.skills]
+    vectors += [""] * (len(rows) - len(vectors))
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([*header, "vector"])
+        writer.writerows([*row, vector] for row, vector in zip(rows, vectors, strict=True))
+    return path
+
+
+# ---- the best of each task -------------------------------------------------------------------------------------
+
+
+def _compared(found: Watched, stages: Stages) -> tuple[Diagnosis | None, list[Best]]:
+    """How much a skill matters, from random skills; the best of them and of those shown for each task."""
+    asked, space = found.asked, found.agent.objective.skills
+    scores = {task: found.seen.returns[task].reshape(-1, found.starts).mean(axis=1) for task in found.tasks}
+    skills, names = found.shown.skills, [found.shown.title(i) for i in range(len(found.shown.skills))]
+    diagnosis = None
+    if asked.compare > 1 and asked.skill is None:
+        tried = choosing.choose(space, asked.compare, "random", asked.seed)
+        steps = found.env.episode_length
+        with stages(f"{len(tried.skills)} random skills from {asked.starts} starts", steps) as tick:
+            name = phase_of(found.run).environment(config_of(found.run))
+            diagnosis = diagnose(
+                found.agent, name, tried.skills, starts=asked.starts, seed=asked.seed, at_step=lambda _: tick()
+            )
+        skills = np.concatenate([skills, tried.skills])
+        names += [tried.title(i) for i in range(len(tried.skills))]
+        scores = {task: np.concatenate([scores[task], diagnosis.returns[task].mean(axis=1)]) for task in scores}
+    if len(skills) < 2:
+        return diagnosis, []
+    best = []
+    for task, paid in scores.items():
+        index = int(np.argmax(paid))
+        best.append(Best(task, skills[index], names[index], float(paid[index])))
+    return diagnosis, best
+
+
+# ---- how much a skill matters ----------------------------------------------------------------------------------
 
 
 def compare(
-    run: Path | str,
-    *,
-    count: int = 24,
-    starts: int = 3,
-    seed: int = 0,
-    at: int | None = None,
-    trust: bool = False,
+    run: Path | str, *, count: int = 24, starts: int = 3, seed: int = 0, at: int | None = None, trust: bool = False
 ) -> Diagnosis:
     """How much a skill matters: whole episodes of random skills (of one-hot skills: all) from several starts."""
     opened, agent = Run(run), load(run, at=at)
@@ -132,70 +216,3 @@ def comparison_table(found: Diagnosis) -> tuple[list[str], list[list[str]]]:
         for name, share in found.shares.items()
     ]
     return header, rows
-
-
-def _write_csv(path: Path, header: list[str], rows: list[list[Any]]) -> Path:
-    with open(path, "w", newline="") as file:
-        csv.writer(file).writerows([header, *rows])
-    return path
-
-
-def draw_paths(paths: list[npt.NDArray[np.float64]], names: list[str], out: Path, title: str) -> Path:
-    """Trajectories in the plane of the first two coverage features, a colour per skill."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise UserError("drawing needs matplotlib: pip install 'cic[report]'") from None
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(5.2, 4.6), layout="constrained")
-    colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.95, len(paths)))
-    for path, colour in zip(paths, colours, strict=True):
-        axes.plot(path[:, 0], path[:, 1], color=colour, lw=1, alpha=0.75)
-        axes.plot(*path[-1, :2], "o", color=colour, ms=4)
-    axes.plot(*paths[0][0, :2], "k+", ms=9, mew=1.5)
-    axes.set(title=f"{title}: {len(paths)} skills", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
-    axes.set(xlabel="first coverage feature", ylabel="second coverage feature")
-    scale = matplotlib.cm.ScalarMappable(cmap=matplotlib.colors.ListedColormap(colours))
-    bar = figure.colorbar(scale, ax=axes, ticks=[0.5 / len(paths), 1 - 0.5 / len(paths)], label="skill")
-    bar.ax.set_yticklabels([names[0], names[-1]])
-    figure.savefig(out, dpi=160)
-    plt.close(figure)
-    return out
-
-
-def _film(agent: Agent, env_name: str, skills: Array, seed: int, out: Path) -> Path | None:
-    """A grid of at most nine skills, 200 steps; nothing where rendering is not possible."""
-    try:
-        import imageio
-    except ImportError:
-        warnings.warn("no video: it needs imageio (pip install 'cic[video]')", stacklevel=2)
-        return None
-    shown = skills[np.linspace(0, len(skills) - 1, min(len(skills), 9)).astype(int)]
-    env = envs.make(env_name, num_envs=len(shown), seed=seed)
-    try:
-        frames = _frames(agent, env, shown, seed)
-    except UserError as error:
-        warnings.warn(f"no video: {error}", stacklevel=2)
-        return None
-    finally:
-        env.close()
-    imageio.mimwrite(out, frames, fps=15, macro_block_size=1, quality=7)
-    return out
-
-
-def _frames(agent: Agent, env: Any, skills: Array, seed: int) -> list[npt.NDArray[np.uint8]]:
-    columns = int(np.ceil(np.sqrt(len(skills))))
-    obs, _ = env.reset(seed=[seed] * len(skills))
-    frames = []
-    for step in range(200):
-        if step % 4 == 0:
-            tiles = [env.render(index, width=160, height=160) for index in range(len(skills))]
-            tiles += [np.zeros_like(tiles[0])] * (-len(tiles) % columns)
-            rows = [np.concatenate(tiles[i : i + columns], axis=1) for i in range(0, len(tiles), columns)]
-            frames.append(np.concatenate(rows, axis=0))
-        obs, _, terminated, truncated, _ = env.step(agent.act(obs, skills))
-        if (done := terminated | truncated).any():
-            obs, _ = env.reset(options={"reset_mask": done})
-    return frames

@@ -7,7 +7,8 @@ Shrout & Fleiss 1979, case 1): what the starts alone bring about is not counted 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +42,8 @@ class Diagnosis:
     """Per task: the mean return of the best skill, without finetuning."""
     skills: int
     starts: int
+    returns: dict[str, Doubles] = field(default_factory=dict)
+    """Per task: (skills, starts)."""
 
     @property
     def sentence(self) -> str:
@@ -59,7 +62,16 @@ class Diagnosis:
         return {f"skill/explains_{name}": share.value for name, share in self.shares.items()}
 
 
-def diagnose(agent: Agent, name: str, skills: Array, *, starts: int, seed: int, limit: int = 100_000) -> Diagnosis:
+def diagnose(
+    agent: Agent,
+    name: str,
+    skills: Array,
+    *,
+    starts: int,
+    seed: int,
+    limit: int = 100_000,
+    at_step: Callable[[int], object] | None = None,
+) -> Diagnosis:
     """Every skill from the same `starts` initial states of the environment, under the mean action."""
     from cic import envs
 
@@ -67,7 +79,9 @@ def diagnose(agent: Agent, name: str, skills: Array, *, starts: int, seed: int, 
     env = envs.make(name, num_envs=count * starts, seed=seed)
     try:
         seeds = [seed + start for _ in range(count) for start in range(starts)]
-        seen = rollout(agent, env, np.repeat(skills, starts, axis=0), seed=seeds, keep=True, limit=limit)
+        seen = rollout(
+            agent, env, np.repeat(skills, starts, axis=0), seed=seeds, keep=True, limit=limit, at_step=at_step
+        )
         tasks = env.tasks or ("reward",)
     finally:
         env.close()
@@ -82,6 +96,7 @@ def diagnose(agent: Agent, name: str, skills: Array, *, starts: int, seed: int, 
         {task: float(paid.mean(axis=1).max()) for task, paid in returns.items()},
         count,
         starts,
+        returns,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -9,9 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from cic.core.types import Array
+from cic.envs import quantities
+from cic.envs.catalogue import Quantity
 from cic.learning.agent import Agent
 
 BINS = 20
+"""Along each direction of an environment that names no quantities."""
 
 
 class Environment(Protocol):
@@ -22,6 +26,7 @@ class Environment(Protocol):
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Array, dict[str, Any]]: ...
     def step(self, actions: Array) -> tuple[Array, Array, Any, Any, dict[str, Any]]: ...
+    def physics(self) -> npt.NDArray[np.float64]: ...
 
 
 @dataclass
@@ -33,32 +38,65 @@ class Rollout:
     lengths: npt.NDArray[np.int64]
     observations: list[Array]
     """Each copy's (T + 1, obs); empty unless asked for."""
+    physics: list[npt.NDArray[np.float64]]
+    """Each copy's (T + 1, state) of `physics()`; empty unless asked for."""
+    rewards: dict[str, npt.NDArray[np.float64]]
+    """Per task (T, N), zero after a copy's end; empty unless asked for."""
 
 
 def rollout(
-    agent: Agent, env: Environment, skill: Array, *, seed: int | list[int], keep: bool = False, limit: int = 100_000
+    agent: Agent,
+    env: Environment,
+    skill: Array,
+    *,
+    seed: int | list[int],
+    keep: bool = False,
+    watch: bool = False,
+    limit: int = 100_000,
+    at_step: Callable[[int], object] | None = None,
 ) -> Rollout:
-    """Run each copy for one episode under its row of `skill` (N, dim), or all under one skill (dim,)."""
+    """Run each copy for one episode under its row of `skill` (N, dim), or all under one skill (dim,).
+
+    With `keep` the observations are returned, with `watch` also the physics and each step's rewards. `at_step` is
+    called at every step, 0 first, while copies that have just ended are still as they were.
+    """
     obs, _ = env.reset(seed=seed)
     skills = np.tile(skill, (env.num_envs, 1)) if np.ndim(skill) == 1 else skill
     returns: dict[str, npt.NDArray[np.float64]] = {}
+    rewards: dict[str, list[npt.NDArray[np.float64]]] = {}
     lengths = np.zeros(env.num_envs, np.int64)
     alive = np.ones(env.num_envs, np.bool_)
-    seen = [[row] for row in obs.copy()] if keep else []
+    seen = [[row] for row in obs.copy()] if keep or watch else []
+    states = [[row] for row in env.physics()] if watch else []
+    if at_step is not None:
+        at_step(0)
     while alive.any() and lengths.max() < limit:
         obs, reward, terminated, truncated, info = env.step(agent.act(obs, skills))
         for task, value in {"reward": reward, **info.get("rewards", {})}.items():
             total = returns.setdefault(task, np.zeros(env.num_envs))
             total[alive] += value[alive]
+            if watch:
+                rewards.setdefault(task, []).append(np.where(alive, value, 0.0))
         lengths[alive] += 1
-        if keep:
+        if seen:
+            physics = env.physics() if watch else None
             for copy in np.flatnonzero(alive):
                 seen[copy].append(obs[copy].copy())
+                if physics is not None:
+                    states[copy].append(physics[copy])
+        if at_step is not None:
+            at_step(int(lengths.max()))
         done = terminated | truncated
         if done.any():
             alive &= ~done
             obs, _ = env.reset(options={"reset_mask": done})
-    return Rollout(returns, lengths, [np.stack(rows) for rows in seen])
+    return Rollout(
+        returns,
+        lengths,
+        [np.stack(rows) for rows in seen],
+        [np.stack(rows) for rows in states],
+        {task: np.stack(paid) for task, paid in rewards.items()},
+    )
 
 
 def evaluate_task(
@@ -99,25 +137,25 @@ def skill_cells(agent: Agent, domain: str, *, count: int = 48, seed: int = 0) ->
 class Coverage:
     """Which cells of a fixed grid were visited: deterministic, cumulative and cheap.
 
-    The grid has 20 bins along each of the two or three observation entries that the domain names (positions, or pose
-    and speed). An environment that names none is projected on two fixed random directions, squashed by tanh.
+    The grid is over the two or three quantities that the domain names (positions, or pose and speed): those that can
+    be covered. An environment that names none is projected on two fixed random directions, squashed by tanh.
     """
 
-    def __init__(self, spec: tuple[tuple[int, float, float], ...] | None, obs_dim: int) -> None:
-        self.spec = spec
+    def __init__(self, over: tuple[Quantity, ...] | None, obs_dim: int) -> None:
+        self.over = over or ()
+        self._bins = np.array([quantity.bins for quantity in self.over] or [BINS, BINS])
         self._directions = np.random.default_rng(0).standard_normal((obs_dim, 2)) / np.sqrt(obs_dim)
-        self.visited = np.zeros(BINS ** (len(spec) if spec else 2), np.bool_)
+        self.visited = np.zeros(int(self._bins.prod()), np.bool_)
 
     def features(self, obs: Array) -> npt.NDArray[np.float64]:
         """(N, 2 or 3), each in [0, 1] inside the grid."""
-        if self.spec is None:
+        if not self.over:
             return np.asarray((np.tanh(obs @ self._directions) + 1) / 2)
-        index, low, high = (np.array(column) for column in zip(*self.spec, strict=True))
-        return np.asarray((obs[:, index.astype(int)] - low) / (high - low))
+        return np.stack([_share(quantity, obs) for quantity in self.over], axis=1)
 
     def add(self, obs: Array) -> None:
-        bins = np.clip(self.features(obs) * BINS, 0, BINS - 1).astype(np.int64)
-        self.visited[bins @ (BINS ** np.arange(bins.shape[1]))] = True
+        bins = np.clip(self.features(obs) * self._bins, 0, self._bins - 1).astype(np.int64)
+        self.visited[np.ravel_multi_index(tuple(bins.T[::-1]), tuple(self._bins[::-1]))] = True
 
     @property
     def cells(self) -> int:
@@ -126,3 +164,17 @@ class Coverage:
     @property
     def fraction(self) -> float:
         return float(self.visited.mean())
+
+    @property
+    def of(self) -> str:
+        """What the fraction is of."""
+        if not self.over:
+            return f"{len(self.visited):,} cells of two random projections of the observation"
+        ranges = [f"{q.name} {q.low:g} to {q.high:g} {q.unit}".strip() for q in self.over]
+        return f"{len(self.visited):,} cells of {' × '.join(ranges)}"
+
+
+def _share(quantity: Quantity, obs: Array) -> npt.NDArray[np.float64]:
+    assert quantity.low is not None
+    assert quantity.high is not None
+    return (quantities.values(quantity, obs) - quantity.low) / (quantity.high - quantity.low)

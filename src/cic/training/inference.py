@@ -112,7 +112,7 @@ def reach_goals(agent: Agent, env: VectorEnv, seed: int) -> Reached:
     if info is None or not info.plane:
         known = ", ".join(name for name, domain in DOMAINS.items() if domain.plane)
         raise UserError(f"{env.name} has no plane to place goals in: --goals is for {known}")
-    bounds = {index: (low, high) for index, low, high in info.coverage}
+    bounds = {quantity.entries[0]: (quantity.low, quantity.high) for quantity in info.coverage}
     axes, rng = list(info.plane), np.random.default_rng(seed)
     low, high = np.array([bounds[axis] for axis in axes]).T
     goals = rng.uniform(low, high, (env.num_envs, len(axes)))

@@ -115,7 +115,8 @@ class Pretraining(Phase):
         if cells is not None:
             measured |= {"coverage/skill_cells": float(cells)}
             self.loop.write_metrics({"coverage/skill_cells": float(cells)})
-        return {"domain": self.config.domain, "objective": self.config.objective, **measured}
+        told = {"domain": self.config.domain, "objective": self.config.objective}
+        return told | measured | {"coverage/of": self.coverage.of}
 
     def _keep_library(self) -> None:
         space, config = self.loop.agent.objective.skills, self.config

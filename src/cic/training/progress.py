@@ -5,11 +5,18 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 
 class _Console(Console):
@@ -93,3 +100,27 @@ class Reporter:
 
     def _text(self) -> str:
         return "  ".join(f"{name.replace('_', ' ')} {value:.3g}" for name, value in self._notes.items())
+
+
+class Stages:
+    """Signs of life in a command of several stages: `with stages("films", 900) as tick:`, a `tick()` for each of them.
+
+    A bar on a terminal, gone when the stage is over; a line per stage elsewhere.
+    """
+
+    def __init__(self, command: str, quiet: bool = False) -> None:
+        self.command, self.quiet = command, quiet
+        self._console = _Console(stderr=True)
+
+    @contextlib.contextmanager
+    def __call__(self, stage: str, total: int | None = None) -> Iterator[Callable[..., object]]:
+        if self.quiet or not self._console.is_terminal:
+            with contextlib.suppress(OSError):
+                if not self.quiet:
+                    print(f"{self.command}: {stage} …", file=sys.stderr, flush=True)
+            yield lambda *_: None
+            return
+        columns = (TextColumn("{task.description}"), BarColumn(24), TaskProgressColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=self._console, transient=True, refresh_per_second=4) as bar:
+            task = bar.add_task(stage, total=total)
+            yield lambda *_: bar.advance(task)

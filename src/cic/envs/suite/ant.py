@@ -11,7 +11,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from cic.envs.catalogue import DOMAINS
+from cic.envs.catalogue import DOMAINS, Quantity, View
 from cic.envs.suite.domain import Domain, Views, gymnasium_file, shaken_start
 from cic.envs.suite.env import SuiteEnv
 from cic.envs.suite.shaping import ramp
@@ -23,6 +23,10 @@ fast = ramp(SPEED, SPEED, 0.0)
 class Ant(Domain):
     info = DOMAINS["ant"]
     substeps = 5
+    drawing = (
+        View(Quantity("y", "m", (1,)), Quantity("x", "m", (0,)), "seen from above"),
+        View(Quantity("height", "m", (2,))),
+    )
 
     @classmethod
     def build(cls) -> Any:

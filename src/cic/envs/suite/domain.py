@@ -21,7 +21,8 @@ import numpy.typing as npt
 
 from cic.core.errors import UserError
 from cic.core.types import Array
-from cic.envs.catalogue import DomainInfo
+from cic.envs.base import VectorEnv
+from cic.envs.catalogue import DomainInfo, View
 
 Floats = npt.NDArray[np.float64]
 Views = tuple[Floats, ...]
@@ -33,6 +34,12 @@ class Domain(ABC):
     info: ClassVar[DomainInfo]
     substeps: ClassVar[int]
     """Physics steps in one control step."""
+    drawing: ClassVar[tuple[View, ...]]
+    """What is worth drawing of an episode."""
+    ghosts: ClassVar[tuple[int, float]] = VectorEnv.ghosts
+    """As of the environment: more of them where the body is small and the camera stands still."""
+    camera: ClassVar[str | None] = None
+    """Of the model's cameras, the one that shows most; the first one if none is named."""
 
     def __init__(self, task: str | None) -> None:
         self.task = task

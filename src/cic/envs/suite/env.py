@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,19 +17,26 @@ from cic.envs.bodies import Poses
 from cic.envs.suite.domain import Domain
 from cic.envs.suite.engine import Engine
 
+if TYPE_CHECKING:
+    from cic.envs.rendering import Renderer
+
 
 class SuiteEnv(VectorEnv):
     """N copies of one domain, on all cores."""
+
+    draws_states = True
 
     def __init__(self, domain: Domain, name: str, num_envs: int, seed: int, threads: int | None) -> None:
         info = domain.info
         super().__init__(name, info.obs, info.action, num_envs)
         self.domain, self.task, self.tasks = info.name, domain.task, info.tasks
         self.episode_length, self.coverage = info.episode_length, info.coverage
+        self.drawing, self.ghosts = domain.drawing, domain.ghosts
         self._suite, self._length = domain, info.episode_length
         self._random = [np.random.RandomState(s) for s in self._seeds(seed)]
         self._engine = Engine(domain, self.num_envs, _thread_count(threads))
-        self._renderer: Any = None
+        self._opened: Renderer | None = None
+        self._drawn_at: tuple[int, int, bool] | None = None
 
     def step(self, actions: Array) -> StepArrays:
         actions = self._check_actions(actions)
@@ -91,18 +99,31 @@ class SuiteEnv(VectorEnv):
         self._over[:] = state["over"].astype(np.bool_)
 
     def render(self, index: int = 0, width: int = 320, height: int = 240) -> npt.NDArray[np.uint8]:  # type: ignore[override]
+        self._check_open()
+        return self._renderer(width, height, plain=False).picture(self._engine.physics()[index])
+
+    def draw(
+        self, states: Sequence[npt.NDArray[np.float64]], width: int, height: int, *, plain: bool = False
+    ) -> npt.NDArray[np.uint8]:
+        self._check_open()
+        return self._renderer(width, height, plain=plain).picture(states[-1], ghosts=states[:-1])
+
+    def _renderer(self, width: int, height: int, *, plain: bool) -> Renderer:
+        """The renderer of this size; another size takes its place."""
         from cic.envs.rendering import Renderer
 
-        self._check_open()
-        if self._renderer is None or self._renderer.size != (width, height):
+        if (width, height, plain) != self._drawn_at:
             self._close_renderer()
-            self._renderer = Renderer(self._suite.model, width, height)
-        return self._renderer.picture(self._engine.data(index))  # type: ignore[no-any-return]
+            self._opened = Renderer(self._suite.model, width, height, self._suite.camera, plain=plain)
+            self._drawn_at = (width, height, plain)
+        assert self._opened is not None
+        return self._opened
 
     def _close_renderer(self) -> None:
-        if self._renderer is not None:
-            self._renderer.close()
-            self._renderer = None
+        self._drawn_at = None
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
 
     def close_extras(self, **kwargs: Any) -> None:
         self._close_renderer()

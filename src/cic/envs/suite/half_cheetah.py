@@ -6,12 +6,13 @@ scales; here they are as they are.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import mujoco
 import numpy as np
 
-from cic.envs.catalogue import DOMAINS
+from cic.envs.catalogue import DOMAINS, Quantity, View
 from cic.envs.suite.domain import Domain, Views, gymnasium_file, shaken_start
 from cic.envs.suite.env import SuiteEnv
 from cic.envs.suite.shaping import ramp
@@ -23,6 +24,11 @@ fast = ramp(SPEED, SPEED, 0.0)
 class HalfCheetah(Domain):
     info = DOMAINS["half_cheetah"]
     substeps = 5
+    drawing = (
+        View(Quantity("distance", "m", (0,))),
+        View(Quantity("torso turned forward", "turns", (2,), scale=0.5 / math.pi)),
+        View(Quantity("speed", "m/s", (9,)), smooth=1.0),
+    )
 
     @classmethod
     def build(cls) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import mujoco
 import numpy as np
 
-from cic.envs.catalogue import DOMAINS
+from cic.envs.catalogue import DOMAINS, Quantity, View
 from cic.envs.suite.domain import Domain, Floats, Views, randomise_joints, suite_file
 from cic.envs.suite.env import SuiteEnv
 from cic.envs.suite.shaping import inside, ramp, small_control
@@ -19,6 +20,12 @@ standing, hopping = inside(STAND_HEIGHT, TOO_HIGH), ramp(HOP_SPEED, HOP_SPEED / 
 class Hopper(Domain):
     info = DOMAINS["hopper"]
     substeps = 4
+    drawing = (
+        View(Quantity("distance", "m", (0,), physics=True)),
+        View(Quantity("height above its start", "m", (0,)), smooth=1.0),
+        View(Quantity("torso turned forward", "turns", (1,), scale=0.5 / math.pi)),
+        View(Quantity("speed", "m/s", (6,)), smooth=2.0),
+    )
 
     @classmethod
     def build(cls) -> Any:

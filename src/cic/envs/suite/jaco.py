@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cic.envs.catalogue import CORNERS, DOMAINS
+from cic.envs.catalogue import CORNERS, DOMAINS, View
 from cic.envs.rendering import importing_dm_control
 from cic.envs.suite.domain import Domain, Floats, Views
 from cic.envs.suite.env import SuiteEnv
@@ -27,6 +27,10 @@ PLACES = ((-0.09, 0.09, 0.001), (0.09, 0.09, 0.001), (-0.09, -0.09, 0.001), (0.0
 class Jaco(Domain):
     info = DOMAINS["jaco"]
     substeps = 20
+    drawing = (
+        View(info.coverage[1], info.coverage[0], "the hand, seen from above"),
+        View(info.coverage[2], info.coverage[0], "the hand, seen from the front"),
+    )
 
     def __init__(self, task: str | None) -> None:
         super().__init__(task)

@@ -11,7 +11,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from cic.envs.catalogue import DOMAINS
+from cic.envs.catalogue import DOMAINS, View
 from cic.envs.suite.domain import Domain, Views, randomise_joints, suite_file
 from cic.envs.suite.env import SuiteEnv
 from cic.envs.suite.shaping import bell, length, small_control
@@ -25,6 +25,8 @@ CORNERS = ((-CORNER, CORNER), (CORNER, CORNER), (-CORNER, -CORNER), (CORNER, -CO
 class PointMass(Domain):
     info = DOMAINS["point_mass"]
     substeps = 1
+    drawing = (View(info.coverage[1], info.coverage[0], "seen from above"),)
+    ghosts = (16, 0.06)
 
     @classmethod
     def build(cls) -> Any:

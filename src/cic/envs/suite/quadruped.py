@@ -13,7 +13,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from cic.envs.catalogue import DOMAINS
+from cic.envs.catalogue import DOMAINS, Quantity, View
 from cic.envs.suite.domain import Domain, Floats, Views, suite_file
 from cic.envs.suite.env import SuiteEnv
 from cic.envs.suite.shaping import ramp
@@ -30,6 +30,12 @@ FETCH_AND_ESCAPE = ("wall_px", "wall_py", "wall_nx", "wall_ny", "terrain")  # ge
 class Quadruped(Domain):
     info = DOMAINS["quadruped"]
     substeps = 4
+    drawing = (
+        View(Quantity("y", "m", (1,), physics=True), Quantity("x", "m", (0,), physics=True), "seen from above"),
+        View(Quantity("height", "m", (2,), physics=True), smooth=1.0),
+        View(Quantity("uprightness", "1: upright", (47,))),
+    )
+    camera = "y"
 
     @classmethod
     def build(cls) -> Any:

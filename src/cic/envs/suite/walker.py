@@ -6,12 +6,13 @@ pay for horizontal speed.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import mujoco
 import numpy as np
 
-from cic.envs.catalogue import DOMAINS
+from cic.envs.catalogue import DOMAINS, Quantity, View
 from cic.envs.suite.domain import Domain, Views, randomise_joints, suite_file
 from cic.envs.suite.env import SuiteEnv
 from cic.envs.suite.shaping import bell, ramp
@@ -25,6 +26,12 @@ flipping = ramp(SPIN, SPIN, 0.0)
 class Walker(Domain):
     info = DOMAINS["walker"]
     substeps = 10
+    drawing = (
+        View(Quantity("distance", "m", (1,), physics=True)),
+        View(Quantity("height", "m", (14,)), smooth=1.0),
+        View(Quantity("torso turned forward", "turns", (2,), physics=True, scale=0.5 / math.pi)),
+        View(Quantity("speed", "m/s", (10,), physics=True), smooth=2.0),
+    )
 
     @classmethod
     def build(cls) -> Any:
