@@ -31,7 +31,7 @@ PRETRAIN = {
 LIBRARY = {"library": 96, "library_steps": 500}
 BUDGET = {**SMALL, "steps": 3_000, "warmup": 400}
 SEARCHES: dict[str, dict[str, Any]] = {
-    "cic": {"search": "library", "search_steps": 2_000, "trial_steps": 100, "finalists": 3, "check_steps": 600},
+    "cic": {"search": "library", "search_steps": 2_000, "trial_steps": 100, "finalists": 4, "check_steps": 600},
 }
 CORNERS = ("top_left", "top_right", "bottom_left", "bottom_right")
 KEPT = ("config.json", "metrics.jsonl", "result.json", "trials.json", "alone.json")

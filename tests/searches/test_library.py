@@ -174,11 +174,10 @@ def test_the_best_skill_of_the_library_is_found_though_few_are_tried(copies: int
     assert plane.play() <= 960
     np.testing.assert_array_equal(plane.search.current, plane.best_skill)
     tried = [trial.steps for trial in plane.search.trials]
-    assert tried == [60] * 8 + [78 if copies == 3 else 80] * 6
-    assert [plane.search.trials[place].skill.tolist() for place in (8, 10, 12)] == [
-        plane.search.trials[place].skill.tolist() for place in (9, 11, 13)
-    ], "each finalist from two starts"
-    assert not any((trial.skill == plane.best_skill).all() for trial in plane.search.trials[:8]), "it was predicted"
+    assert tried == [60] * 5 + [72 if copies == 3 else 73] * 9
+    finalists = np.stack([trial.skill for trial in plane.search.trials[5:]]).reshape(3, 3, 2)
+    assert (finalists == finalists[:, :1]).all(), "each from three starts"
+    assert not any((trial.skill == plane.best_skill).all() for trial in plane.search.trials[:5]), "it was predicted"
 
 
 def test_finalists_begin_with_an_episode_and_those_who_label_do_not() -> None:
@@ -189,7 +188,7 @@ def test_finalists_begin_with_an_episode_and_those_who_label_do_not() -> None:
         plane.obs.append(plane.at)
         plane.reward.append(np.zeros(1))
         plane.search.observe(np.zeros(1, np.float32))
-    assert fresh == [False] * 200 + [True] * 200
+    assert fresh == [False] * 100 + [True] * 300
 
 
 def test_without_a_library_the_search_says_what_to_do() -> None:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from cic.training.loop import Loop
 
 
+CHECK = 1_000  # and on: starts that no trial of a search has had
+
+
 class Finetuning(Phase):
     """One skill for all copies; the task pays."""
 
@@ -100,7 +103,7 @@ class Finetuning(Phase):
         if place is not None and self._counts_in_check(self.loop.step):
             self.checked[place] += float(reward.sum(dtype=np.float64)), len(reward)
         part, coming = (self._part_of_check(step) for step in (self.loop.step, self.loop.step + len(reward)))
-        self._cuts, self._start = coming != part, (coming or 0) // 2
+        self._cuts, self._start = coming != part, CHECK + (coming or 0) // 2
         if self.search.searching:
             tried = len(self.search.trials)
             self.search.observe(reward)

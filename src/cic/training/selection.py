@@ -27,7 +27,7 @@ class SearchConfig:
     """First steps of each trial that do not count, so that a candidate is scored by where it gets to and not by where
     the one before it stopped."""
     finalists: int = 2
-    """Skills of the library that are tried for real, one after another, in the second half of that search."""
+    """Skills of the library that are tried for real, one after another, in the later part of that search."""
     search_value: float = 0.5
     """The constant of every coordinate for `fixed`."""
 

@@ -1,8 +1,8 @@
 """A skill library: a few skills label states with rewards, a regression scores all the others, the best are tried.
 
-Half of the budget goes to skills that lead to where nothing is known yet. Then, one after another, the skill that the
-states labelled so far make look best is tried for longer, from two starts that are the same for all, and its states
-are labels too. The best of these is kept.
+A third of the budget goes to skills that lead to where nothing is known yet. Then, one after another, the skill that
+the states labelled so far make look best is tried, from a few starts that are the same for all, and its states are
+labels too. The best of these is kept.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cic.core.types import Array
 from cic.training.library import distances, predicted_scores
 from cic.training.searches.base import Candidate, Problem, Search, register_search
 
-STARTS = 2  # of each finalist: from one alone, a skill that stays near it looks good
+STARTS = 3  # of each finalist: a skill that only stays near a good one looks good there
 
 
 @register_search
@@ -35,7 +35,7 @@ class FromLibrary(Search):
         skills, budget = self._library.skills, self.problem.budget
         steps, copies = self.problem.config.trial_steps, self.problem.num_envs
         tried: list[int] = []
-        while len(tried) < min(max(self.count(steps) // 2, 1), len(skills)):
+        while len(tried) < min(max(self.count(steps) // 3, 1), len(skills)):
             seen = self._seen(self.spent)[0] if self.spent else self._library.paths[:0, 0]
             unknown = distances(self._library, seen)
             unknown[tried] = -np.inf
