@@ -76,7 +76,8 @@ def _medium(group: Group, run: RunRecord, path: Path, uri: str) -> str:
         body = f'<video controls="controls" preload="metadata" src="{uri}" aria-label="{what}"></video>'
     else:
         body = f'<img src="{uri}" alt="{what}">'
-    return f"<figure>{body}<figcaption>{what}</figcaption></figure>"
+    wide = ' class="wide"' if path.name in ("filmstrip.png", "best.png") else ""
+    return f"<figure{wide}>{body}<figcaption>{what}</figcaption></figure>"
 
 
 def runs_table(study: Study) -> Table:
