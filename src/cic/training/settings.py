@@ -134,8 +134,8 @@ class FinetuneSettings(LoopConfig[L], Generic[L]):
     pull_updates: int = 1_000
     """Updates after which that pull is gone."""
     check_steps: int = 0
-    """Last steps of the budget, in which the chosen skill alone and then the tuned policy act without noise, half of
-    them each: the better one is kept. 0 keeps the tuned policy unseen, as the paper does."""
+    """Last steps of the budget, in which the chosen skill alone and the tuned policy act in turn, without noise, from
+    the same two starts: the better one is kept. 0 keeps the tuned policy unseen, as the paper does."""
     selection: SearchConfig = field(default_factory=SearchConfig)
     """The search for a skill at the beginning."""
 
