@@ -2,8 +2,8 @@
 
 The budget, to the step: the search; learning, in which the updates that came due in the search teach the critic alone
 first, so that it knows the policy before it moves it; and at last, if asked for, a check, in which the chosen skill
-alone and the tuned policy act without noise, from the same starts. Then what is returned is not worse than the skill, as far as the budget
-can tell.
+alone and the tuned policy act without noise, from the same starts. Then what is returned is not worse than the skill,
+as far as the budget can tell.
 """
 
 from __future__ import annotations
