@@ -50,6 +50,10 @@ class OpenPage:
     def _hear(self, message: dict[str, Any]) -> None:
         kind = message["type"]
         self.seen[kind] += 1
+        if kind == "LocalStorageGetItemRequestMessage":
+            self._send(
+                "LocalStorageGetItemResponseMessage", value=None, error=None, request_uuid=message["request_uuid"]
+            )
         changes = message.get("updates") or {}
         self.frames += "batched_positions" in changes
         props = message.get("props") or {}

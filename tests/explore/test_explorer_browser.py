@@ -87,7 +87,7 @@ def body(tab: Browser) -> int:
 
 def test_it_opens_moves_and_talks_to_nobody_else(explorer: Explorer, tab: Browser) -> None:
     first = scene(tab)
-    assert body(tab) > 500
+    wait_until(lambda: body(tab) > 500, seconds=60)
     steps = explorer.viewers[0].lane.simulation.steps
     time.sleep(1.0)
     assert np.abs(scene(tab) - first).max() > 50
@@ -134,13 +134,13 @@ def test_side_by_side_and_another_agent(explorer: Explorer, tab: Browser, tmp_pa
     wait_until(lambda: len(viewer.lanes) == 2)
     time.sleep(2)
     tab.screenshot(tmp_path / "two.png", whole=False)
-    assert body(tab) > 500
+    wait_until(lambda: body(tab) > 500, seconds=60)
     viewer.do(lambda: viewer.show("point_mass"))
     wait_until(lambda: viewer.lanes[0].subject.name == "point_mass")
     tab.wait_for("document.querySelector('.cic-status').innerText.startsWith('point_mass')")
     time.sleep(2)
     tab.screenshot(tmp_path / "other.png", whole=False)
-    assert body(tab) > 20  # a small ball
+    wait_until(lambda: body(tab) > 20, seconds=60)  # a small ball
     assert complaints(tab) == []
 
 
@@ -150,7 +150,7 @@ def test_a_page_that_lost_its_connection_shows_everything_again(explorer: Explor
     wait_until(lambda: explorer.viewers and explorer.viewers[0] is not before and explorer.viewers[0].maps, seconds=30)
     tab.wait_for("document.querySelectorAll('.cic-skill').length === 24")
     time.sleep(2)
-    assert body(tab) > 500
+    wait_until(lambda: body(tab) > 500, seconds=60)
 
 
 def test_a_clip_is_what_the_browser_drew(explorer: Explorer, tab: Browser, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ two frames. So nothing here needs a lock, and when the page is gone the thread e
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import re
 import threading
@@ -26,7 +27,8 @@ from cic.explore.skill_map import SkillMap
 FRAMES_PER_SECOND = 60
 TEXT_EVERY = 0.25
 """Seconds between updates of plots and numbers."""
-SETTLE = 0.4
+SETTLE = 20.0
+"""Seconds that a page may take to catch up."""
 DIRECTIONS = {"−x": (-1, 0, 0), "+x": (1, 0, 0), "−y": (0, -1, 0), "+y": (0, 1, 0), "up": (0, 0, 1)}
 
 
@@ -188,9 +190,11 @@ class Viewer:
         self.controls.show_map()
 
     def _settle(self) -> None:
-        """A page takes away what it is told to before it changes what it was told to change: let it catch up first."""
+        """A page takes away what it is told to before it changes what it was told to change. So before anything goes,
+        ask it a question: when it answers, it has done all that it was told."""
         if hasattr(self, "controls"):
-            self._gone.wait(SETTLE)
+            with contextlib.suppress(RuntimeError, TimeoutError):  # gone, or too slow to wait for
+                self.client.local_storage.get_item("cic", timeout=SETTLE)
 
     def _gap(self) -> Any:
         """From the left lane to the right one: along y, behind each other, or along x where there is a fence."""
