@@ -29,7 +29,7 @@ PRETRAIN = {
     "milestones": (),
 }
 LIBRARY = {"library": 96, "library_steps": 500}
-BUDGET = {**SMALL, "steps": 3_000, "warmup": 400}
+BUDGET = {**SMALL, "steps": 3_000, "warmup": 400, "update_every": 1}
 SEARCHES: dict[str, dict[str, Any]] = {
     "cic": {"search": "library", "search_steps": 2_000, "trial_steps": 100, "finalists": 4, "check_steps": 600},
 }

@@ -51,7 +51,7 @@ def test_forged_configs_and_states_end_in_sentences() -> None:
 @pytest.mark.timeout(600)
 def test_the_campaign_notices_when_damage_goes_unnoticed() -> None:
     """Without checksums, some of these come to another end."""
-    blind = "from cic.runs import storage; storage.checksum = lambda *_: ''; storage._read_sum = lambda *_: ''"
+    blind = "from cic.runs import lines, storage; storage.checksum = lambda *_: ''; storage._read_sum = lambda *_: ''"
     done = tool("--count", "90", "--seed", "0", before=blind)
     assert done.returncode == 1
     assert "damaged newest checkpoint: " in done.stdout
