@@ -34,7 +34,7 @@ PRETRAIN = {
     "reward": "discriminator",
     **LIBRARY,
 }
-BUDGET = {**SMALL, "steps": 3_000, "warmup": 400, "update_every": 1}
+BUDGET = {**SMALL, "steps": 3_000, "warmup": 400}
 # Six skills label states with rewards, the four of the library that look best then are tried; at the end the better
 # of skill and tuned policy is kept.
 SEARCH = {"search": "library", "search_steps": 2_000, "trial_steps": 100, "finalists": 4, "check_steps": 600}

@@ -29,10 +29,10 @@ PRETRAIN = {
     "milestones": (),
 }
 LIBRARY = {"library": 96, "library_steps": 500}
-BUDGET = {**SMALL, "steps": 3_000, "warmup": 400, "update_every": 1}
-SEARCHES: dict[str, dict[str, Any]] = {
-    "cic": {"search": "library", "search_steps": 2_000, "trial_steps": 100, "finalists": 4, "check_steps": 600},
-}
+BUDGET = {**SMALL, "steps": 3_000, "warmup": 400}
+SEARCH = {"search": "library", "search_steps": 2_000, "trial_steps": 100, "finalists": 4, "check_steps": 600}
+UPDATES: dict[str, dict[str, Any]] = {"": {}, "1": {"update_every": 1}}
+"""The loop's default, an update per two steps; and one per step, for both sides."""
 CORNERS = ("top_left", "top_right", "bottom_left", "bottom_right")
 KEPT = ("config.json", "metrics.jsonl", "result.json", "trials.json", "alone.json")
 
@@ -44,16 +44,15 @@ def run(out: Path, seeds: list[int]) -> None:
         if not (skills / "result.json").exists():
             cic.pretrain("point_mass", "cic", out=skills, seed=seed, **SMALL, **PRETRAIN, **LIBRARY)
         for corner in CORNERS:
-            task, shared = f"point_mass-reach_{corner}", {"seed": seed, **BUDGET}
-            for name, search in SEARCHES.items():
-                tuned = out / str(seed) / f"{corner}-{name}"
+            for name, updates in UPDATES.items():
+                task, shared = f"point_mass-reach_{corner}", {"seed": seed, **BUDGET, **updates}
+                tuned, scratch = (out / str(seed) / f"{corner}-{kind}{name}" for kind in ("cic", "scratch"))
                 if not (tuned / "alone.json").exists():
-                    result = cic.finetune(skills, task, out=tuned, **shared, **search).result
+                    result = cic.finetune(skills, task, out=tuned, **shared, **SEARCH).result
                     alone = cic.evaluate(skills, skill=np.array(result["skill"]), seed=seed).returns[f"reach_{corner}"]
                     (tuned / "alone.json").write_text(json.dumps({"skill_alone": float(np.mean(alone))}))
-            scratch = out / str(seed) / f"{corner}-scratch"
-            if not (scratch / "result.json").exists():
-                cic.finetune(None, task, out=scratch, **shared)
+                if not (scratch / "result.json").exists():
+                    cic.finetune(None, task, out=scratch, **shared)
 
 
 def keep(source: Path, data: Path) -> None:
@@ -73,12 +72,12 @@ def read(path: Path) -> dict[str, Any]:
 
 def table(data: Path, name: str) -> None:
     rows = []
-    print(f"{name}: {SEARCHES[name]}\n")
+    print(f"\n{name or '2'}: {BUDGET | SEARCH | UPDATES[name]}\n")
     print("| seed | corner | skill alone | finetuned | kept | scratch |\n|---|---|---|---|---|---|")
-    for tuned in sorted(data.glob(f"*/*-{name}/result.json")):
-        seed, corner = tuned.parts[-3], tuned.parent.name.removesuffix(f"-{name}")
+    for tuned in sorted(data.glob(f"*/*-cic{name}/result.json")):
+        seed, corner = tuned.parts[-3], tuned.parent.name.removesuffix(f"-cic{name}")
         result, alone = read(tuned), read(tuned.parent / "alone.json")["skill_alone"]
-        other = tuned.parent.parent / f"{corner}-scratch" / "result.json"
+        other = tuned.parent.parent / f"{corner}-scratch{name}" / "result.json"
         scratch = read(other)["return"] if other.exists() else np.nan
         rows.append([alone, result["return"], scratch])
         print(f"| {seed} | {corner} | {alone:.0f} | {result['return']:.0f} | {result['kept']} | {scratch:.0f} |")
@@ -105,7 +104,7 @@ def main() -> None:
     elif given.verb == "keep":
         keep(given.source, given.data)
     else:
-        for name in SEARCHES:
+        for name in UPDATES:
             table(given.data, name)
 
 
