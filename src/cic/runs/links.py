@@ -10,7 +10,7 @@ from pathlib import Path
 from cic.core.errors import UserError
 
 FILES = ("config.json", "status.json", "result.json", "trials.json", "metrics.jsonl", "timing.jsonl", ".lock")
-FOLDERS = ("checkpoints", "milestones", "inherited", "tensorboard", "wandb", "pictures")
+FOLDERS = ("checkpoints", "milestones", "inherited", "tensorboard", "wandb", "pictures", "measured")
 
 
 def refuse_links(folder: Path) -> None:
