@@ -74,7 +74,6 @@ def _films(paths: Sequence[Path]) -> str:
             break
         title = html.escape(path.stem)
         source = data_uri("video/mp4", content)
-        shown.append(
-            f'<figure><video controls="controls" loop="loop" muted="muted" src="{source}" aria-label="{title}"></video><figcaption>{title}</figcaption></figure>'
-        )
+        film = f'<video controls="controls" loop="loop" muted="muted" src="{source}" aria-label="{title}"></video>'
+        shown.append(f"<figure>{film}<figcaption>{title}</figcaption></figure>")
     return f'<div class="media">{"".join(shown)}</div>' if shown else ""

@@ -1,7 +1,7 @@
 """Figure "skill adaptation": ways to choose a skill within 4k steps of the task.
 
-A run of the search alone: no update is made (`update_every` is beyond the budget), so the return at the end is that of the
-chosen skill under the pre-trained policy.
+A run is the search alone: no update is made (`update_every` is beyond the budget), so the return at the end is that of
+the chosen skill under the pre-trained policy.
 """
 
 from __future__ import annotations

@@ -62,8 +62,8 @@ class Flow(Experiment):
     shows = "the flow field of the appendix"
     question = "What does a skill of one dimension do, value by value?"
     claim = (
-        "The point mass learns skills of continuous motion whose direction changes with the value of the skill: near the "
-        "origin they span all directions, near the edges they avoid the walls."
+        "The point mass learns skills of continuous motion whose direction changes with the value of the skill: near "
+        "the origin they span all directions, near the edges they avoid the walls."
     )
     seeds = by_scale(1, 3, 3)
     domains = by_scale(("point_mass",), ("point_mass",), ("point_mass",))
@@ -90,24 +90,26 @@ class Flow(Experiment):
             ]
             if member is runs[0]:
                 shown = np.linspace(0, len(moved) - 1, min(SHOWN, len(moved))).astype(int)
-                panels = [_quiver(measured["values"][i], places, moved[i]) for i in shown]
+                longest = float(np.linalg.norm(moved, axis=2).max())
+                scale = max(longest, 1e-9) / (2 * EDGE / (PLACES[found.setup.scale] - 1))
+                panels = [_quiver(measured["values"][i], places, moved[i], scale) for i in shown]
         if not panels:
             panels = [Panel("no run", lambda axes, _: None, "No run is done.")]
         spans, inward, lengths = _numbers(runs)
         said = (
             f"Over {len(runs)} seeds the mass moves {mean_text(lengths)} m in half a second; the directions near the "
-            f"origin span {mean_text(spans)} of 360 degrees over the values of the skill, and {mean_text(inward, 2)} of "
-            "the moves from the edges do not go further out."
+            f"origin span {mean_text(spans)} of 360 degrees over the values of the skill, and {mean_text(inward, 2)} "
+            "of the moves from the edges do not go further out."
         )
         caption = (
-            "First seed: from rest at each place, half a second under the skill of that value, mean action. The square is "
-            "the arena."
+            "First seed: from rest at each place, half a second under the skill of that value, mean action. The square "
+            "is the arena; the longest arrow is drawn as long as the lattice is wide."
         )
         plot = Plot(self.name, self.title, caption, tuple(panels), {}, 5, (1.5, 1.65), (2.6, 2.6))
         return Outcome((plot,), said, data=data)
 
 
-def _quiver(value: float, places: Any, moved: Any) -> Panel:
+def _quiver(value: float, places: Any, moved: Any, scale: float) -> Panel:
     def draw(axes: Axes, _: bool) -> None:
         angle = np.arctan2(moved[:, 1], moved[:, 0])
         axes.quiver(
@@ -118,7 +120,7 @@ def _quiver(value: float, places: Any, moved: Any) -> Panel:
             clim=(-np.pi, np.pi),
             angles="xy",
             scale_units="xy",
-            scale=2.0,
+            scale=scale,
             width=0.011,
         )
         axes.set(xlim=(-0.31, 0.31), ylim=(-0.31, 0.31), xticks=[], yticks=[], aspect="equal")

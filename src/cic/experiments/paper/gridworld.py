@@ -1,4 +1,4 @@
-"""Appendix "need for larger skill spaces": few discrete skills reach few states, as many skills as states memorise them.
+"""Appendix "need for larger skill spaces": few discrete skills reach few states, as many as states memorise them.
 
 The paper argues with a 10×10 gridworld; here agents are trained in it. With discrete skills, DIAYN is the first
 decomposition, H(z) − H(z|τ); DADS and SMM (with the sign of its own paper) are the second, H(τ) − H(τ|z).
@@ -27,6 +27,7 @@ from cic.training.opening import open_env
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+UNITS = {"visited": "of 100", "settled": "of 100", "information": "I(s; z) / log |Z|"}
 STARTS = list(itertools.product((SIZE // 2 - 1, SIZE // 2), repeat=2))
 """The four cells in the middle, where episodes begin."""
 
@@ -96,13 +97,13 @@ class GridworldSkills(Experiment):
         runs = {v: [m for m in found.of(v) if "gridworld" in m.measured] for v in found.variants}
         data = [_row(member) for members in runs.values() for member in members]
         columns = {
-            "visited": "States visited (of 100)",
-            "settled": "States settled in (of 100)",
-            "information": "I(s; z) / log of the number of skills",
+            "visited": "States visited",
+            "settled": "States settled in",
+            "information": "Information",
         }
         looks, labels = styles(found.variants), {variant: found.label(variant) for variant in found.variants}
         values = {c: {v: [r[c] for r in data if r["variant"] == v] for v in found.variants} for c in columns}
-        panels = [dots_panel(t.partition(" (")[0], values[c], looks, t, labels=labels) for c, t in columns.items()]
+        panels = [dots_panel(t, values[c], looks, UNITS[c], labels=labels) for c, t in columns.items()]
         numbers = Plot(
             f"{self.name}_numbers",
             "States reached",

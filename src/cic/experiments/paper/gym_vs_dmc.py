@@ -21,8 +21,8 @@ class GymVsDMC(Experiment):
     shows = "the figure of Gym against DMC"
     question = "Do skills emerge because episodes end when the agent falls?"
     claim = (
-        "On Gym's Hopper, whose episodes end on falling, DIAYN, ICM and even a fixed reward of 1 per step earn extrinsic "
-        "reward, the fixed one most. On DMC's hopper, with episodes of fixed length, DIAYN does not and ICM does."
+        "On Gym's Hopper, whose episodes end on falling, DIAYN, ICM and even a fixed reward of 1 per step earn "
+        "extrinsic reward, the fixed one most. On DMC's hopper, with episodes of fixed length, DIAYN does not and ICM does."
     )
     domains = by_scale((GYM, DMC), (GYM, DMC), (GYM, DMC))
     own_domain = True
@@ -62,8 +62,8 @@ class GymVsDMC(Experiment):
             panels.append(curve_panel(title, lines, "Pre-training steps", "Extrinsic return"))
             told.append(f"{title} {listed([f'{variant} {mean_text(values)}' for variant, values in ends.items()])}")
         caption = (
-            "Extrinsic return of an episode while pre-training without it: mean ± standard error over runs. The returns "
-            "of the two libraries are on different scales."
+            "Extrinsic return of an episode while pre-training without it: mean ± standard error over runs. The "
+            "returns of the two libraries are on different scales."
         )
         plot = Plot(self.name, self.title, caption, tuple(panels), legend(found), 3, (2.4, 2.0))
         return Outcome((plot,), f"Extrinsic return over the last quarter: {'; '.join(told)}.", data=data)

@@ -47,8 +47,8 @@ class Skills(Experiment):
     shows = "the figure of qualitative skills"
     question = "What do skills look like?"
     claim = (
-        "The walker learns to balance and move, the quadruped to flip upright and walk, the arm to move without locking; "
-        "a single behaviour is isolated by fixing a skill."
+        "The walker learns to balance and move, the quadruped to flip upright and walk, the arm to move without "
+        "locking; a single behaviour is isolated by fixing a skill."
     )
     seeds = by_scale(1, 1, 1)
     domains = by_scale(("gridworld",), ("walker", "quadruped", "jaco"), ("walker", "quadruped", "jaco"))
