@@ -20,6 +20,7 @@ from cic.training.opening import open_env
 Doubles = npt.NDArray[np.float64]
 FRAMES = 8
 """Pictures of a strip."""
+GAP = 4
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,13 @@ def skills_of(agent: Agent, count: int, seed: int = 0) -> Array:
 def filmstrip(run: Path, skill: Array, steps: int, seed: int = 0, size: int = 120) -> npt.NDArray[np.uint8] | str:
     """Pictures of one skill at equal times, side by side; or the sentence that says why there are none."""
     frames = film(run, skill, steps, max(1, steps // FRAMES), seed, size)
-    return frames if isinstance(frames, str) else np.concatenate(frames[:FRAMES], axis=1)
+    return frames if isinstance(frames, str) else side_by_side(frames[:FRAMES])
+
+
+def side_by_side(frames: Sequence[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint8]:
+    """One picture of several, with white between them."""
+    gap = np.full((frames[0].shape[0], GAP, 3), 255, np.uint8)
+    return np.concatenate([part for frame in frames for part in (frame, gap)][:-1], axis=1)
 
 
 def film(

@@ -20,7 +20,7 @@ from cic.experiments.base import (
     register,
     tasks_of,
 )
-from cic.experiments.drawing import dots_panel, legend, listed, mean_text, styles
+from cic.experiments.drawing import dots_panel, listed, mean_text, styles
 from cic.report.curve_plots import task_title
 from cic.report.figures import Plot
 from cic.report.tables import Table, rows
@@ -56,7 +56,7 @@ class Adaptation(Experiment):
     def outcome(self, found: Found) -> Outcome:
         searches = list(SEARCHES.values())
         tasks = list(dict.fromkeys(member.task for member in found.members if member.task))
-        looks, labels = styles(searches), {search: found.label(search) for search in searches}
+        looks, labels = styles(found.variants), {search: found.label(search) for search in searches}
         data: list[dict[str, Any]] = []
         panels, lines, every = [], [], {search: list[float]() for search in searches}
         for task in tasks:
@@ -80,9 +80,7 @@ class Adaptation(Experiment):
             "Return of the skill that each search chose, under the pre-trained policy, which is not tuned: a dot per "
             "seed, mean ± standard error."
         )
-        plot = Plot(
-            self.name, self.title, caption, tuple(panels), legend(found, searches), 2, (3.3, 1.9), (3.6, 2.1), 0.3
-        )
+        plot = Plot(self.name, self.title, caption, tuple(panels), {}, 2, (3.3, 1.9), (3.6, 2.1), 0.3)
         budget = self.steps[found.setup.scale]
         numbers = listed([f"{search} {mean_text(every[search])}" for search in searches])
         return Outcome((plot,), f"Mean return of the skill chosen within {budget:,} steps: {numbers}.", (table,), data)

@@ -11,6 +11,7 @@ from cic.api import load
 from cic.experiments.base import Experiment, Found, Outcome, Planned, Setup, by_scale, pretrain, register
 from cic.experiments.drawing import mean_text
 from cic.report.figures import Panel, Plot
+from cic.report.tables import many
 from cic.runs.folder import Run
 from cic.training.opening import open_env
 
@@ -97,7 +98,7 @@ class Flow(Experiment):
             panels = [Panel("no run", lambda axes, _: None, "No run is done.")]
         spans, inward, lengths = _numbers(runs)
         said = (
-            f"Over {len(runs)} seeds the mass moves {mean_text(lengths)} m in half a second; the directions near the "
+            f"Over {many(len(runs), 'seed')} the mass moves {mean_text(lengths)} m in half a second; directions near the "
             f"origin span {mean_text(spans)} of 360 degrees over the values of the skill, and {mean_text(inward, 2)} "
             "of the moves from the edges do not go further out."
         )

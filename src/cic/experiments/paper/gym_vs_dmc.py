@@ -22,10 +22,12 @@ class GymVsDMC(Experiment):
     question = "Do skills emerge because episodes end when the agent falls?"
     claim = (
         "On Gym's Hopper, whose episodes end on falling, DIAYN, ICM and even a fixed reward of 1 per step earn "
-        "extrinsic reward, the fixed one most. On DMC's hopper, with episodes of fixed length, DIAYN does not and ICM does."
+        "extrinsic reward, the fixed one most. On DMC's hopper, with episodes of fixed length, DIAYN does not and ICM "
+        "does."
     )
     domains = by_scale((GYM, DMC), (GYM, DMC), (GYM, DMC))
     own_domain = True
+    seeds = by_scale(1, 3, 3)
     methods = ("diayn", "icm", "fixed")
     lengths = by_scale({"steps": 1_200}, {}, {})
     """An episode of DMC's has 1,000 steps, and its return is logged at its end."""

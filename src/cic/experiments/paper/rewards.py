@@ -8,7 +8,7 @@ import numpy as np
 
 from cic import envs
 from cic.experiments.base import Experiment, Found, Outcome, Planned, Setup, by_scale, finetune, pretrain, register
-from cic.experiments.drawing import PAPER, PAPER_STYLE, dots_panel, legend, listed, mean_text, styles
+from cic.experiments.drawing import PAPER, PAPER_STYLE, dots_panel, listed, mean_text, styles
 from cic.report import paper
 from cic.report.figures import Plot
 from cic.report.score_tables import words
@@ -64,7 +64,7 @@ class Rewards(Experiment):
             "Normalised score after finetuning: a dot per task and seed, mean ± standard error; open diamonds are the "
             "paper's means over 4 tasks and 3 seeds."
         )
-        keys = {**legend(found, self.variants), PAPER: PAPER_STYLE}
+        keys = {PAPER: PAPER_STYLE}
         plot = Plot(self.name, self.title, caption, tuple(panels), keys, 2, (3.3, 1.9), (3.6, 2.1), 0.3)
         means = {
             variant: [float(np.mean(scores[domain][variant])) for domain in domains if scores[domain][variant]]

@@ -9,7 +9,7 @@ import numpy as np
 
 from cic.api import load
 from cic.experiments.base import Experiment, Found, Outcome, Planned, Setup, by_scale, pretrain, register
-from cic.experiments.behaviour import FRAMES, act, film, read_picture, save_film, save_picture, skills_of
+from cic.experiments.behaviour import FRAMES, act, film, read_picture, save_film, save_picture, side_by_side, skills_of
 from cic.experiments.drawing import listed, picture_panel
 from cic.experiments.measuring import FOLDER
 from cic.report.figures import Plot
@@ -34,7 +34,7 @@ def chosen(run: Path, scale: str) -> dict[str, Any]:
         if isinstance(frames, str):
             found[task] = entry | {"strip": frames, "film": None}
             continue
-        save_picture(run / FOLDER / f"skills-{task}.png", np.concatenate(frames[::4][:FRAMES], axis=1))
+        save_picture(run / FOLDER / f"skills-{task}.png", side_by_side(frames[::4][:FRAMES]))
         filmed = save_film(run / FOLDER / f"skills-{task}.mp4", frames)
         found[task] = entry | {"strip": f"skills-{task}.png", "film": f"skills-{task}.mp4" if filmed else None}
     return {"tasks": found}

@@ -103,7 +103,10 @@ class Static(Experiment):
                     picture = read_picture(path) if name.endswith(".png") else name
                     title = f"{words(domain)}, {variant}, skill {index}"
                     strips.append(picture_panel(title, picture, f"Pictures of {title} over ten seconds."))
-        caption = "Mean over skills after the first second, a dot per run: how much the joints move, and how fast the body does."
+        caption = (
+            "Mean over skills after the first second, a dot per run: how much the joints move, and how fast the body "
+            "does."
+        )
         numbers = Plot(self.name, self.title, caption, tuple(panels), {}, 2, (3.2, 1.3), (3.6, 1.5), 0.3)
         told = listed(
             [

@@ -14,6 +14,7 @@ from cic.experiments.drawing import mean_text, styles
 from cic.report.curves import curve
 from cic.report.figures import Panel, Plot
 from cic.report.score_tables import words
+from cic.report.tables import many
 from cic.runs.contents import Series
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ class Sweep(Experiment):
         best, mean = ([pair[place] for pair in gains] for place in (0, 1))
         ratio = f" ({np.mean(best) / np.mean(mean):.1f} times)" if gains and np.mean(mean) > 0 else ""
         said = (
-            f"Over {len(runs)} runs and {len(panels)} tasks the best value of the sweep returns {mean_text(best)}, "
-            f"the mean value {mean_text(mean)}{ratio}."
+            f"Over {many(len(runs), 'run')} and {many(len(panels), 'task')} the best value of the sweep returns "
+            f"{mean_text(best)}, the mean value {mean_text(mean)}{ratio}."
         )
         caption = (
             "Return of skills whose entries all have one value: a thin line per run (mean over starts), and their mean."
