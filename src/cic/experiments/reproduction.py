@@ -195,8 +195,6 @@ def _finish(drawn: Sequence[Drawn], folder: Folder, name: str) -> int:
         print(f"{one.experiment.name}: {one.outcome.said}")
         for notice in one.found.notices:
             print(f"cic: note: {notice}", file=sys.stderr)
-        if name == ALL:
-            write_page(folder.of(one.experiment.name) / "page.html", [one])
     page = folder.path / "index.html" if name == ALL else folder.of(name) / "page.html"
     write_page(page, drawn)
     print(f"{page}: {many(len(drawn), 'experiment')}")

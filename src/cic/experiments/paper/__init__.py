@@ -1,17 +1,22 @@
-"""One file per experiment, in the order of the paper."""
+"""One file per experiment. `NAMES` is their order, that of the paper."""
 
-from cic.experiments.paper import (  # noqa: F401  registers
-    adaptation,  # isort: skip
-    curves,  # isort: skip
-    dimension,  # isort: skip
-    flow,  # isort: skip
-    gridworld,  # isort: skip
-    gym_vs_dmc,  # isort: skip
-    main,  # isort: skip
-    projection,  # isort: skip
-    representation,  # isort: skip
-    rewards,  # isort: skip
-    skills,  # isort: skip
-    static,  # isort: skip
-    sweep,  # isort: skip
+from importlib import import_module
+
+NAMES = (
+    "main",
+    "curves",
+    "rewards",
+    "representation",
+    "projection",
+    "dimension",
+    "adaptation",
+    "sweep",
+    "gym_vs_dmc",
+    "gridworld",
+    "flow",
+    "static",
+    "skills",
 )
+
+for _name in NAMES:
+    import_module(f"{__name__}.{_name}")  # registers

@@ -98,9 +98,9 @@ class Flow(Experiment):
             panels = [Panel("no run", lambda axes, _: None, "No run is done.")]
         spans, inward, lengths = _numbers(runs)
         said = (
-            f"Over {many(len(runs), 'seed')} the mass moves {mean_text(lengths)} m in half a second; directions near the "
-            f"origin span {mean_text(spans)} of 360 degrees over the values of the skill, and {mean_text(inward, 2)} "
-            "of the moves from the edges do not go further out."
+            f"Over {many(len(runs), 'seed')} the mass moves {mean_text(lengths)} m in half a second; near the origin "
+            f"directions span {mean_text(spans)} of 360 degrees over the values of the skill, and "
+            f"{mean_text(inward, 2)} of the moves from the edges do not go further out."
         )
         caption = (
             "First seed: from rest at each place, half a second under the skill of that value, mean action. The square "
