@@ -23,6 +23,7 @@ from cic.core.published import experts
 from cic.envs.suite.domain import suite_file
 from cic.experiments import listing, reproduction
 from cic.experiments.base import SCALES, Found, Member, Setup, tasks_of
+from cic.experiments.behaviour import kept_file, read_picture
 from cic.experiments.measuring import measure, read_measured
 from cic.experiments.paper import NAMES, flow, gridworld
 from cic.experiments.plans import merged, planned
@@ -415,3 +416,29 @@ def test_a_measurement_is_not_written_through_a_link(copy: Path, tmp_path: Path)
     assert list((tmp_path / "elsewhere").iterdir()) == []
     summary = json.loads((copy / "gridworld" / "summary.json").read_text())
     assert any("link" in notice for notice in summary["notices"])
+
+
+def test_only_files_that_a_measurement_left_are_shown(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (run / "measured").mkdir(parents=True)
+    (tmp_path / "secret.png").write_bytes(b"x")
+    (run / "measured" / "mine.png").write_bytes(b"x")
+    (run / "measured" / "link.png").symlink_to(tmp_path / "secret.png")
+    assert kept_file(run, "mine.png", ".png") == run / "measured" / "mine.png"
+    for name in ("../../secret.png", str(tmp_path / "secret.png"), "link.png", "none.png", "mine.mp4", 3, None):
+        assert kept_file(run, name, ".png") is None
+    assert "cannot be read" in read_picture(run, "mine.png")
+    assert "missing" in read_picture(run, "../../secret.png")
+    assert read_picture(run, "rendering needs OpenGL") == "rendering needs OpenGL"
+
+
+@pytest.mark.usefixtures("_unsaved")
+@pytest.mark.parametrize("values", [{}, {"paths": "x"}, {"paths": [[[1e9]]]}])
+def test_odd_measurements_cost_the_figure_and_nothing_else(
+    values: dict[str, Any], copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run,) = copy.glob("runs/pretrain-dads-*")
+    (run / "measured" / "gridworld.json").write_text(json.dumps({"scale": "smoke", "values": values}))
+    assert cli.main(["reproduce", "all", "--draw", "--out", str(copy)]) == 1
+    assert "the figure could not be made" in capsys.readouterr().err
+    assert "The figure could not be made." in (copy / "index.html").read_text()

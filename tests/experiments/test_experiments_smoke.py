@@ -41,9 +41,7 @@ def test_runs_and_draws(name: str, out: Path) -> None:
 
 
 def test_all_on_one_page(out: Path) -> None:
-    for name in experiments():
-        cli.main(["reproduce", name, *QUIET, "--out", str(out)])
-    assert cli.main(["reproduce", "all", "--draw", "--out", str(out)]) == 0
+    assert cli.main(["reproduce", "all", *QUIET, "--out", str(out)]) == 0
     page = (out / "index.html").read_text()
     for experiment in experiments().values():
         assert f'id="{experiment.name}"' in page
@@ -64,6 +62,6 @@ def test_killed_it_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
         assert process.poll() is None, "it was over before it was killed"
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    assert cli.main([*command, str(broken), "--slots", "1"]) == 0
+    assert cli.main([*command, str(broken)]) == 0
     for name in ("data.csv", "projection.png"):
         assert (broken / "projection" / name).read_bytes() == (tmp_path / "whole" / "projection" / name).read_bytes()

@@ -13,8 +13,10 @@ import numpy.typing as npt
 from cic.api import load
 from cic.core.errors import UserError
 from cic.core.types import Array
+from cic.experiments.measuring import FOLDER
 from cic.learning.agent import Agent
 from cic.runs.folder import Run
+from cic.runs.values import plain
 from cic.training.opening import open_env
 
 Doubles = npt.NDArray[np.float64]
@@ -60,7 +62,7 @@ def skills_of(agent: Agent, count: int, seed: int = 0) -> Array:
 
 def filmstrip(run: Path, skill: Array, steps: int, seed: int = 0, size: int = 120) -> npt.NDArray[np.uint8] | str:
     """Pictures of one skill at equal times, side by side; or the sentence that says why there are none."""
-    frames = film(run, skill, steps, max(1, steps // FRAMES), seed, size)
+    frames = pictures(run, skill, steps, max(1, steps // FRAMES), seed, size)
     return frames if isinstance(frames, str) else side_by_side(frames[:FRAMES])
 
 
@@ -70,7 +72,7 @@ def side_by_side(frames: Sequence[npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint
     return np.concatenate([part for frame in frames for part in (frame, gap)][:-1], axis=1)
 
 
-def film(
+def pictures(
     run: Path, skill: Array, steps: int, every: int, seed: int = 0, size: int = 120
 ) -> list[npt.NDArray[np.uint8]] | str:
     """A picture of one skill every so many steps."""
@@ -96,14 +98,25 @@ def save_picture(path: Path, picture: Any) -> None:
     imsave(path, picture)
 
 
-def read_picture(path: Path) -> Any:
-    """(height, width, 3), or a sentence where it is missing."""
+def kept_file(run: Path, name: Any, ending: str) -> Path | None:
+    """A file that a measurement left in the run's folder; the folder may come from anywhere, so no other file."""
+    if not isinstance(name, str) or not name.endswith(ending) or Path(name).name != name:
+        return None
+    path = run / FOLDER / name
+    return path if path.is_file() and not path.is_symlink() and not path.parent.is_symlink() else None
+
+
+def read_picture(run: Path, name: Any) -> Any:
+    """(height, width, 3), or a sentence: why there is none, as the measurement said, or that it is missing."""
     from matplotlib.image import imread
 
+    path = kept_file(run, name, ".png")
+    if path is None:
+        return plain(name) if not str(name).endswith(".png") else f"{plain(name)} is missing"
     try:
         return imread(path)[..., :3]
-    except (OSError, ValueError, SyntaxError):
-        return f"{path.name} is missing"
+    except Exception as error:  # whatever a damaged picture does to its reader
+        return f"{path.name} cannot be read ({type(error).__name__})"
 
 
 def save_film(path: Path, frames: Sequence[Any]) -> bool:

@@ -116,10 +116,19 @@ def _draw(
     members = [_member(experiment, setup, run, folder, measures, quiet, notices) for run in plan]
     found = Found(setup, members, notices)
     _note_gaps(found)
-    outcome = experiment.outcome(found)
+    outcome = _outcome(experiment, found)
     drawn = Drawn(experiment, setup, found, outcome)
     _write(drawn, folder.of(experiment.name))
     return drawn
+
+
+def _outcome(experiment: Experiment, found: Found) -> Outcome:
+    """One experiment whose folders hold something odd costs its own figure, not that of the others."""
+    try:
+        return experiment.outcome(found)
+    except Exception as error:
+        found.notices.append(f"the figure could not be made ({type(error).__name__}: {error})")
+        return Outcome((), "The figure could not be made.")
 
 
 def _member(
@@ -198,4 +207,5 @@ def _finish(drawn: Sequence[Drawn], folder: Folder, name: str) -> int:
     page = folder.path / "index.html" if name == ALL else folder.of(name) / "page.html"
     write_page(page, drawn)
     print(f"{page}: {many(len(drawn), 'experiment')}")
-    return 0 if all(member.done for one in drawn for member in one.found.members) else 1
+    whole = all(one.outcome.plots and all(member.done for member in one.found.members) for one in drawn)
+    return 0 if whole else 1

@@ -18,6 +18,8 @@ from cic.report.curve_plots import curve_panel
 from cic.report.curves import curve
 from cic.report.figures import Plot
 from cic.report.score_tables import words
+from cic.report.tables import Table
+from cic.report.tables import rows as table_rows
 from cic.runs.contents import Series
 
 LAST = 0.75
@@ -67,7 +69,22 @@ def compared(found: Found, name: str, title: str, wanted: Sequence[str], what: s
         "error over runs. Right: each run's mean over the last quarter of its steps."
     )
     plot = Plot(name, title, caption, panels, legend(found), columns=2, cell=(3.3, 2.2))
-    return Outcome((plot,), said(found, ends, f"{what} on {heading.lower()}"), data=data)
+    told = said(found, ends, f"{what} on {heading.lower()}")
+    return Outcome((plot,), told, (_table(found, name, title, ends),), data)
+
+
+def _table(found: Found, name: str, title: str, ends: Mapping[str, Sequence[float]]) -> Table:
+    """The return, and the coverage of states beside it: a policy that collapses does not cover many."""
+    lines, records = [], []
+    for variant in found.variants:
+        cells = [found.series(member, "coverage/fraction") for member in found.of(variant)]
+        covered = [float(one.values[-1]) for one in cells if one is not None and len(one.values)]
+        lines.append([variant, mean_text(ends[variant]), mean_text(covered, 3)])
+        records += [{"variant": variant, "measure": "zero_shot_return", "value": value} for value in ends[variant]]
+        records += [{"variant": variant, "measure": "coverage", "value": value} for value in covered]
+    caption = "Means ± standard errors over runs. Coverage: share of a grid of states that pre-training visited."
+    header = ("Variant", "Zero-shot return, last quarter", "Coverage at the end")
+    return Table(name, title, caption, header, table_rows(lines), records=records)
 
 
 def said(found: Found, ends: Mapping[str, Sequence[float]], what: str) -> str:

@@ -9,7 +9,17 @@ import numpy as np
 
 from cic.api import load
 from cic.experiments.base import Experiment, Found, Outcome, Planned, Setup, by_scale, pretrain, register
-from cic.experiments.behaviour import FRAMES, act, film, read_picture, save_film, save_picture, side_by_side, skills_of
+from cic.experiments.behaviour import (
+    FRAMES,
+    act,
+    kept_file,
+    pictures,
+    read_picture,
+    save_film,
+    save_picture,
+    side_by_side,
+    skills_of,
+)
 from cic.experiments.drawing import listed, picture_panel
 from cic.experiments.measuring import FOLDER
 from cic.report.figures import Plot
@@ -29,7 +39,7 @@ def chosen(run: Path, scale: str) -> dict[str, Any]:
     for task, paid in seen.rewards.items():
         means = paid.reshape(len(skills), starts).mean(axis=1)
         best = int(means.argmax())
-        frames = film(run, skills[best], FILM[scale], max(1, FILM[scale] // (4 * FRAMES)))
+        frames = pictures(run, skills[best], FILM[scale], max(1, FILM[scale] // (4 * FRAMES)))
         entry = {"skill": skills[best].tolist(), "return": float(means[best]), "typical": float(means.mean())}
         if isinstance(frames, str):
             found[task] = entry | {"strip": frames, "film": None}
@@ -64,11 +74,11 @@ class Skills(Experiment):
         for member in found.of("CIC"):
             for task, entry in member.measured.get("skills", {"tasks": {}})["tasks"].items():
                 assert member.record is not None
-                folder = member.record.path / FOLDER
-                picture = read_picture(folder / entry["strip"]) if entry["strip"].endswith(".png") else entry["strip"]
+                picture = read_picture(member.record.path, entry["strip"])
                 title = f"{words(member.domain)}: {words(task).lower()}"
                 panels.append(picture_panel(title, picture, f"Pictures of the best of the random skills on {title}."))
-                films += [folder / entry["film"]] if entry["film"] and (folder / entry["film"]).exists() else []
+                film = kept_file(member.record.path, entry["film"], ".mp4")
+                films += [film] if film is not None else []
                 lines.append([f"{member.domain}-{task}", f"{entry['return']:.0f}", f"{entry['typical']:.0f}"])
                 data.append(
                     {

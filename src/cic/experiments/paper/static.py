@@ -99,8 +99,7 @@ class Static(Experiment):
                 ]
                 for index, name in enumerate(members[0].measured["static"]["strips"] if members else ()):
                     assert members[0].record is not None
-                    path = members[0].record.path / FOLDER / name
-                    picture = read_picture(path) if name.endswith(".png") else name
+                    picture = read_picture(members[0].record.path, name)
                     title = f"{words(domain)}, {variant}, skill {index}"
                     strips.append(picture_panel(title, picture, f"Pictures of {title} over ten seconds."))
         caption = (
