@@ -210,6 +210,16 @@ def test_a_figure_comes_from_the_run_folders_alone(made: Path, copy: Path) -> No
 
 
 @pytest.mark.usefixtures("_unsaved")
+def test_runs_are_found_though_a_later_version_would_name_them_otherwise(made: Path, copy: Path) -> None:
+    (run,) = copy.glob("runs/pretrain-dads-*")
+    run.rename(run.with_name("older"))
+    setup = copy / "gridworld" / "setup.json"
+    setup.write_text(setup.read_text().replace(run.name, "older"))
+    assert cli.main(["reproduce", "gridworld", "--draw", "--out", str(copy)]) == 0
+    assert (copy / "gridworld" / "data.csv").read_bytes() == (made / "gridworld" / "data.csv").read_bytes()
+
+
+@pytest.mark.usefixtures("_unsaved")
 def test_a_failed_run_is_a_gap_that_a_rerun_fills(
     copy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -401,9 +411,18 @@ def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path, capsys
 def test_drawing_what_was_not_run(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["reproduce", "flow", "--draw", "--out", str(copy)]) == 2
     assert "flow was not run in" in capsys.readouterr().err
-    (copy / "gridworld" / "setup.json").write_text('{"scale": 3}')
-    assert cli.main(["reproduce", "gridworld", "--draw", "--out", str(copy)]) == 2
-    assert "setup.json is damaged" in capsys.readouterr().err
+    setup = copy / "gridworld" / "setup.json"
+    good = setup.read_text()
+    for bad in (
+        "{",
+        "[]",
+        '{"scale": 3}',
+        good.replace('"smoke"', "7"),
+        good.replace("pretrain-dads", "../pretrain-dads"),
+    ):
+        setup.write_text(bad)
+        assert cli.main(["reproduce", "gridworld", "--draw", "--out", str(copy)]) == 2
+        assert "setup.json is damaged" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("_unsaved")

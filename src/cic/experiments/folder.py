@@ -8,14 +8,17 @@ index.html        all of them on one page
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from cic import __version__
+from cic.core.config import from_dict, to_dict
 from cic.core.errors import UserError
-from cic.experiments.base import Setup
+from cic.experiments.base import Planned, Setup
 from cic.runs.storage import write_json
 from cic.runs.values import plain, read_object
+from cic.sweep.plan import Entry
 
 MARK = "reproduce.json"
 FORMAT = 1
@@ -60,21 +63,29 @@ class Folder:
     def of(self, name: str) -> Path:
         return self.path / name
 
-    def remember(self, name: str, setup: Setup) -> None:
+    def remember(self, name: str, setup: Setup, runs: Sequence[Planned]) -> None:
+        """What was asked of an experiment and the runs that it meant: a later version may name them otherwise."""
         self.of(name).mkdir(parents=True, exist_ok=True)
-        write_json(self.of(name) / "setup.json", setup.to_dict())
+        listed = [{"variant": run.variant, **to_dict(run.entry)} for run in runs]
+        write_json(self.of(name) / "setup.json", setup.to_dict() | {"runs": listed})
 
-    def setup(self, name: str) -> Setup | None:
-        """What was asked of an experiment here; None if nothing was."""
-        found = read_object(self.of(name) / "setup.json")
-        if isinstance(found, str):
+    def recall(self, name: str) -> tuple[Setup, list[Planned]] | None:
+        """What `remember` wrote; None if nothing was asked here."""
+        path = self.of(name) / "setup.json"
+        if not path.exists():
             return None
+        found = read_object(path)
         try:
-            return Setup(
-                str(found["scale"]),
-                tuple(int(seed) for seed in found["seeds"]),
-                found["domain"],
-                tuple(map(str, found["settings"])),
-            )
-        except (KeyError, TypeError, ValueError):
-            raise UserError(f"{self.of(name) / 'setup.json'} is damaged: run the experiment again") from None
+            if isinstance(found, str):
+                raise ValueError(found)
+            runs = [_planned(run) for run in found.pop("runs")]
+            return from_dict(Setup, found, str(path)), runs
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise UserError(f"{path} is damaged: run the experiment again") from None
+
+
+def _planned(run: Any) -> Planned:
+    variant, entry = str(run.pop("variant")), from_dict(Entry, run, "a run")
+    if Path(entry.name).name != entry.name:
+        raise ValueError("not the name of a folder")
+    return Planned(variant, entry)

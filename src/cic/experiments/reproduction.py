@@ -70,7 +70,7 @@ def reproduce(name: str, options: ReproduceOptions) -> int:
     means = Means(options.address, options.slots, quiet=options.quiet)
     folder.prepare(options.scale)
     for experiment in chosen:
-        folder.remember(experiment.name, setups[experiment.name])
+        folder.remember(experiment.name, setups[experiment.name], plans[experiment.name])
     ended = run_plan(plan, str(folder.runs), means)
     if ended.failed:
         print(ended.summary(str(folder.runs)), file=sys.stderr)
@@ -91,9 +91,9 @@ def _draw_only(chosen: Sequence[Experiment], folder: Folder, name: str) -> int:
         print(f"cic: note: {folder.path} was made by cic {folder.made.get('version')}", file=sys.stderr)
     drawn = []
     for experiment in chosen:
-        setup = folder.setup(experiment.name)
-        if setup is not None:
-            drawn.append(_draw(experiment, setup, planned(experiment, setup), folder, measures=False))
+        kept = folder.recall(experiment.name)
+        if kept is not None:
+            drawn.append(_draw(experiment, *kept, folder, measures=False))
         elif name != ALL:
             raise UserError(f"{experiment.name} was not run in {folder.path}: leave out --draw to run it")
     if not drawn:
