@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cic.experiments.base import Found, Member, Outcome, tasks_of
-from cic.experiments.drawing import dots_panel, legend, listed, mean_text, styles
+from cic.experiments.drawing import dots_panel, legend, mean_text, styles
 from cic.report.budgets import count
 from cic.report.curve_plots import curve_panel
 from cic.report.curves import curve
@@ -68,7 +68,7 @@ def compared(found: Found, name: str, title: str, wanted: Sequence[str], what: s
         "Return of random skills on a task that the agent never sees, while it is pre-trained. Lines: mean ± standard "
         "error over runs. Right: each run's mean over the last quarter of its steps."
     )
-    plot = Plot(name, title, caption, panels, legend(found), columns=2, cell=(3.3, 2.2))
+    plot = Plot(name, title, caption, panels, legend(found), columns=2, cell=(3.3, 2.2), alone=(3.6, 2.5))
     told = said(found, ends, f"{what} on {heading.lower()}")
     return Outcome((plot,), told, (_table(found, name, title, ends),), data)
 
@@ -89,11 +89,11 @@ def _table(found: Found, name: str, title: str, ends: Mapping[str, Sequence[floa
 
 def said(found: Found, ends: Mapping[str, Sequence[float]], what: str) -> str:
     steps = max((record.steps for record in found.records), default=0)
-    numbers = listed([f"{variant} {mean_text(values)}" for variant, values in ends.items()])
+    numbers = "; ".join(f"{variant}: {mean_text(values)}" for variant, values in ends.items())
     runs = sorted({len(values) for values in ends.values()})
     seeds = " to ".join(dict.fromkeys((str(runs[0]), str(runs[-1])))) if runs else "0"
     plural = "" if runs == [1] else "s"
-    return f"{what} over the last quarter of {count(steps)} steps ({seeds} seed{plural} each): {numbers}."
+    return f"{what} over the last quarter of {count(steps)} steps ({seeds} seed{plural} each). {numbers}."
 
 
 def rows(variant: str, seed: int, series: Series) -> list[dict[str, Any]]:

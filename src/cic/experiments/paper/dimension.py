@@ -65,7 +65,8 @@ class Dimension(Experiment):
             axes.set(xlabel="Skill dimension", ylabel="Zero-shot return")
 
         heading = name_of(domain, tasks)
-        told = said(found, ends, f"Zero-shot return by skill dimension on {heading.lower()}")
+        named = {f"{variant} dimension{'s' * (variant != '1')}": values for variant, values in ends.items()}
+        told = said(found, named, f"Zero-shot return by skill dimension on {heading.lower()}")
         caption = "Return of random skills over the last quarter of pre-training: runs, mean ± standard error."
         panel = Panel(heading, draw, told)
         plot = Plot(self.name, self.title, caption, (panel,), {}, 1, (4.4, 2.6), (4.4, 2.8))
