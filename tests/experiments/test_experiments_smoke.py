@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from cic import cli
 from cic.experiments.registry import experiments
@@ -38,6 +40,20 @@ def test_runs_and_draws(name: str, out: Path) -> None:
         data = list(csv.reader(file))
     assert len(data) > 1
     assert all(len(row) == len(data[0]) for row in data)
+
+
+def test_adaptation_is_the_search_alone(out: Path) -> None:
+    """No update: the policy is the pre-trained one to the bit, and all steps but the last are the search's."""
+    assert cli.main(["reproduce", "adaptation", *QUIET, "--out", str(out)]) == 0
+    runs = sorted((out / "runs").glob("finetune-cic-gridworld*"))
+    assert len(runs) == 2 * 4 * 5
+    for run in runs[:5]:
+        before = load_file(run / "inherited" / "agent.safetensors")
+        after = load_file(sorted(run.glob("checkpoints/*"))[-1] / "agent.safetensors")
+        actor = [name for name in before if "actor" in name]
+        assert actor
+        assert all(torch.equal(before[name], after[name]) for name in actor)
+        assert json.loads((run / "result.json").read_text())["step"] == 201
 
 
 def test_all_on_one_page(out: Path) -> None:
