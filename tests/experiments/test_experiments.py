@@ -16,6 +16,7 @@ from typing import Any
 import mujoco
 import numpy as np
 import pytest
+from helpers import build_objective, random_batch
 
 import cic
 from cic import cli
@@ -290,6 +291,16 @@ def test_the_flow_is_that_of_mujoco(tmp_path: Path) -> None:
                 data.ctrl[:] = np.clip(agent.act(obs, np.full((1, 1), value, np.float32))[0], -1, 1)
                 mujoco.mj_step(model, data)
             np.testing.assert_allclose(data.qpos - found["places"][place], moved[place], atol=1e-5)
+
+
+@pytest.mark.parametrize(("width", "learns"), [(flow.WIDTH, True), (None, False)])
+def test_skills_of_one_dimension_need_wider_embeddings(width: int | None, learns: bool) -> None:
+    """As wide as the skill, the normalised embeddings are signs: the loss has no gradient but rounding's."""
+    objective = build_objective("cic", skill_dim=1, embedding=width)
+    batch = random_batch(16, 3, 2, 1)
+    objective.loss(batch)[0].backward()
+    slopes = sum(float(weight.grad.abs().sum()) for weight in objective.parameters() if weight.grad is not None)
+    assert (slopes > 1e-2) == learns
 
 
 def test_the_numbers_of_a_flow() -> None:

@@ -1,4 +1,8 @@
-"""Figure "behaviour flow": where a point mass moves from each place, by the value of a skill of one dimension."""
+"""Figure "behaviour flow": where a point mass moves from each place, by the value of a skill of one dimension.
+
+The released code makes embeddings as wide as the skill. With one entry, normalising leaves its sign alone: the
+contrastive loss has no gradient and nothing is learned. So the embeddings keep the paper's width of 64.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 VALUES, PLACES = by_scale(3, 9, 9), by_scale(5, 11, 11)
-SHOWN = 5
+SHOWN, WIDTH = 5, 64
 EDGE, STEPS = 0.26, 25
 """Of the walls' 0.29, and half a second."""
 
@@ -73,7 +77,7 @@ class Flow(Experiment):
 
     def runs(self, setup: Setup) -> list[Planned]:
         return [
-            pretrain(setup, "CIC", domain, seed, skill_dim=1)
+            pretrain(setup, "CIC", domain, seed, skill_dim=1, embedding=WIDTH)
             for domain in self.domains_of(setup)
             for seed in self.seeds_of(setup)
         ]
