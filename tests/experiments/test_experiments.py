@@ -26,7 +26,7 @@ from cic.experiments import listing, reproduction
 from cic.experiments.base import SCALES, Found, Member, Setup, tasks_of
 from cic.experiments.behaviour import kept_file, read_picture
 from cic.experiments.measuring import measure, read_measured
-from cic.experiments.paper import NAMES, flow, gridworld
+from cic.experiments.paper import NAMES, flow, gridworld, static
 from cic.experiments.plans import merged, planned
 from cic.experiments.registry import experiments, get_experiment
 from cic.experiments.zero_shot import at_the_end
@@ -293,6 +293,20 @@ def test_the_flow_is_that_of_mujoco(tmp_path: Path) -> None:
             np.testing.assert_allclose(data.qpos - found["places"][place], moved[place], atol=1e-5)
 
 
+@pytest.mark.parametrize("name", [name for name in static.BODIES if name != "gridworld"])
+def test_bodies_are_those_of_the_models(name: str) -> None:
+    env, body = cic.envs.make(name, num_envs=1, seed=0), static.BODIES[name]
+    model, suite = env._suite.model, env._suite  # type: ignore[attr-defined]
+    assert body.positions == model.nq
+    assert body.seconds == pytest.approx(model.opt.timestep * suite.substeps)
+    first = model.joint(0)
+    if first.type == mujoco.mjtJoint.mjJNT_FREE or name == "point_mass":
+        assert body.ground == (0, 1)
+    else:
+        assert body.ground == (model.joint("rootx").qposadr[0],)
+    env.close()
+
+
 @pytest.mark.parametrize(("width", "learns"), [(flow.WIDTH, True), (None, False)])
 def test_skills_of_one_dimension_need_wider_embeddings(width: int | None, learns: bool) -> None:
     """As wide as the skill, the normalised embeddings are signs: the loss has no gradient but rounding's."""
@@ -381,6 +395,7 @@ def test_the_list_names_all(
         (["flow", "--scale", "huge"], "unknown value of --scale"),
         (["flow", "--domain", "walker"], "flow is about point_mass: drop --domain"),
         (["sweep", "--domain", "wlaker"], 'unknown domain "wlaker"; did you mean "walker"?'),
+        (["static", "--domain", "jaco"], "static does not know the body of jaco"),
         (["sweep", "--seeds", "a"], "seeds are numbers and ranges"),
         (["sweep", "--set", "steps=1,2"], "one value of each setting"),
         (["sweep", "--set", "stepz=1"], 'sweep: run "cic-quadruped-s0-CIC" of the plan: unknown setting "stepz"'),

@@ -150,7 +150,7 @@ def _member(
                 print(f"cic: measuring {name} of {path.name}", file=sys.stderr, flush=True)
             try:
                 kept = measure(path, name, setup.scale, measurement)
-            except UserError as error:
+            except Exception as error:  # weights that are gone or damaged, a simulation that fails: the others go on
                 notices.append(f"{path.name} could not be measured: {error}")
         if kept is not None:
             measured[name] = kept
