@@ -19,6 +19,8 @@ def keep(source: Path, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     shutil.copy(source / "reproduce.json", target)
     for setup in sorted(source.glob("*/setup.json")):
+        if not (setup.parent / "summary.json").exists():  # begun, not drawn
+            continue
         folder = target / setup.parent.name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
@@ -30,6 +32,8 @@ def keep(source: Path, target: Path) -> None:
 
 
 def keep_run(source: Path, target: Path) -> None:
+    if not (source / "config.json").exists():
+        return
     target.mkdir(parents=True, exist_ok=True)
     for name in OF_A_RUN:
         if (source / name).exists():
