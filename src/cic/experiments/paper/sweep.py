@@ -75,8 +75,9 @@ class Sweep(Experiment):
         caption = (
             "Return of skills whose entries all have one value: a thin line per run (mean over starts), and their mean."
         )
-        label = {found.label("CIC"): style}
-        return Outcome((Plot(self.name, self.title, caption, tuple(panels), label, 2, (3.0, 2.1)),), said, data=data)
+        label, columns = {found.label("CIC"): style}, 2 if len(panels) < 3 else 3
+        plot = Plot(self.name, self.title, caption, tuple(panels), label, columns, (2.4, 1.9))
+        return Outcome((plot,), said, data=data)
 
 
 def _draw(series: list[Series], style: Any) -> Any:
