@@ -1,7 +1,8 @@
 """Figure "behaviour flow": where a point mass moves from each place, by the value of a skill of one dimension.
 
 The released code makes embeddings as wide as the skill. With one entry, normalising leaves its sign alone: the
-contrastive loss has no gradient and nothing is learned. So the embeddings keep the paper's width of 64.
+contrastive loss has no gradient and nothing is learned. So the embeddings keep the paper's width of 64. The released
+loss then still collapses to cosines of −1 for all pairs, where it has no gradient either: the loss is that of the text.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class Flow(Experiment):
 
     def runs(self, setup: Setup) -> list[Planned]:
         return [
-            pretrain(setup, "CIC", domain, seed, skill_dim=1, embedding=WIDTH)
+            pretrain(setup, "CIC", domain, seed, skill_dim=1, embedding=WIDTH, loss="infonce")
             for domain in self.domains_of(setup)
             for seed in self.seeds_of(setup)
         ]
