@@ -24,6 +24,7 @@ COMMANDS = {
     "export": Command("a run's data (ExORL, Minari) or its policy (ONNX, torch)", "exporting:export"),
     "report": Command("tables, figures and one HTML page from run folders", "reporting:report"),
     "compare": Command("two groups of runs: difference and probability of improvement", "reporting:compare"),
+    "reproduce": Command("every table and figure of the paper, one command each", "reproducing:reproduce"),
     "envs": Command("domains and tasks, their dimensions and expert scores", "looking:environments"),
     "objectives": Command("the methods and their options", "looking:objectives"),
     "completion": Command("completion for bash, zsh or fish", "completion:completion"),
@@ -38,6 +39,7 @@ EXAMPLES = """examples:
   cic pretrain --domain walker --seeds 0-4       # five runs, as many at once as cores
   cic sweep --objectives cic,apt --domains walker --seeds 0-4 --tasks walker
   cic explore                                    # a quadruped that ships with cic, in the browser
+  cic reproduce gridworld --scale smoke          # one of the paper's figures, in seconds
   cic COMMAND --help                             # settings and their meaning"""
 
 

@@ -40,13 +40,13 @@ def sample_efficiency(study: Study, loaded: Metrics, scores: Scores, options: Re
     def draw(axes: Axes, _: bool) -> None:
         for index, (group, (steps, band)) in enumerate(overall):
             draw_band(axes, steps, band, study.styles[group.label], index)
-        _step_axis(axes, "Finetuning steps", "Normalised score")
+        step_axis(axes, "Finetuning steps", "Normalised score")
 
     panels = [Panel("All tasks (IQM)", draw, "IQM of the normalised score against finetuning steps.")]
     for domain in dict.fromkeys(split_task(task)[0] for task in scores.tasks):
         tasks = [task for task in scores.tasks if split_task(task)[0] == domain]
         lines = _lines(study, [(group, normalised_series(group, loaded, tasks)) for group in study.finetune])
-        panels.append(_curve_panel(f"{words(domain)} (mean)", lines, "Finetuning steps", "Normalised score"))
+        panels.append(curve_panel(f"{words(domain)} (mean)", lines, "Finetuning steps", "Normalised score"))
     caption = "Normalised score while finetuning: IQM with bootstrap intervals, and mean ± standard error by domain."
     legend = {group.label: study.styles[group.label] for group, _ in overall}
     return Plot("sample_efficiency", "Sample efficiency", caption, tuple(panels), legend, columns=2, cell=(3.3, 2.2))
@@ -59,7 +59,7 @@ def finetuning(study: Study, loaded: Metrics) -> Plot | None:
     for task in tasks:
         lines = _lines(study, [(group, task_series(group, loaded, "eval/return", task)) for group in study.tuned])
         if lines:
-            panels.append(_curve_panel(task_title(task), lines, "Steps", "Return"))
+            panels.append(curve_panel(task_title(task), lines, "Steps", "Return"))
             shown |= {label for label, _, _ in lines}
     caption = (
         "Mean evaluation return ± standard error over runs. A thin line goes on where only some runs have got so far."
@@ -81,7 +81,7 @@ def zero_shot(study: Study, loaded: Metrics) -> Plot | None:
         inside = [_inside(group, domain) for group in study.pretrain]
         key = keys[domain, task]
         lines = _lines(study, [(group, task_series(group, loaded, key)) for group in inside])
-        panels.append(_curve_panel(f"{words(domain)}: {words(task).lower()}", lines, "Steps", "Return"))
+        panels.append(curve_panel(f"{words(domain)}: {words(task).lower()}", lines, "Steps", "Return"))
         shown |= {label for label, _, _ in lines}
     caption = (
         "Pre-training: return of random skills on tasks that the agent never sees, mean ± standard error over runs."
@@ -110,7 +110,7 @@ def diagnostics(study: Study, loaded: Metrics) -> Plot | None:
                 continue
             chance = _lines(study, [(group, task_series(group, loaded, "skill/chance")) for group in inside])
             base = chance if key == "skill/accuracy" else []
-            panels.append(_curve_panel(f"{words(domain)}: {heading.lower()}", lines, "Steps", "", base))
+            panels.append(curve_panel(f"{words(domain)}: {heading.lower()}", lines, "Steps", "", base))
             shown |= {label for label, _, _ in lines}
     caption = "Pre-training: mean ± standard error over runs. Dotted: what guessing the skill would score."
     plot = _curve_plot("diagnostics", "Pre-training diagnostics", caption, panels, study, shown)
@@ -141,7 +141,9 @@ def _lines(study: Study, groups: Iterable[tuple[Group, list[Series]]]) -> list[L
     return [(label, style, line) for label, style, line in found if line is not None]
 
 
-def _curve_panel(heading: str, lines: Sequence[Line], x: str, y: str, base: Sequence[Line] = ()) -> Panel:
+def curve_panel(heading: str, lines: Sequence[Line], x: str, y: str, base: Sequence[Line] = ()) -> Panel:
+    """Mean ± standard error of each line; `base` are dotted lines to compare with."""
+
     def draw(axes: Axes, first: bool) -> None:
         for index, (_label, style, line) in enumerate(lines):
             solid = slice(0, line.complete)
@@ -152,13 +154,13 @@ def _curve_panel(heading: str, lines: Sequence[Line], x: str, y: str, base: Sequ
             axes.fill_between(line.steps, line.low, line.high, color=style.colour, alpha=0.15, linewidth=0)
         for _label, style, line in base:
             axes.plot(line.steps, line.mean, color=style.colour, linewidth=0.9, linestyle=":")
-        _step_axis(axes, x, y if first else "")
+        step_axis(axes, x, y if first else "")
 
     last = ", ".join(f"{label} {line.mean[-1]:.3g}" for label, _, line in lines)
     return Panel(heading, draw, f"{heading} against {x.lower()}. Last values: {last}.")
 
 
-def _step_axis(axes: Axes, x: str, y: str) -> None:
+def step_axis(axes: Axes, x: str, y: str) -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: count(value)))

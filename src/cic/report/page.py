@@ -13,6 +13,9 @@ from cic import __version__
 from cic.report.figures import Panel, Plot
 
 _UNFOLDED = 3
+FOOTER = (
+    "Every figure is in figures/ as PNG and PDF, every table in tables/ as CSV, Markdown and LaTeX, beside this page."
+)
 NO_SECTION = "<p>There is nothing to show yet.</p>"
 
 
@@ -30,6 +33,8 @@ def page(
     sections: Sequence[Section],
     keys: Sequence[str],
     refresh: float | None = None,
+    title: str = "Skill discovery: report",
+    footer: str = FOOTER,
 ) -> str:
     """The whole document. `keys` are the legend's images in the order of `figure_html`'s labels."""
     now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
@@ -43,7 +48,7 @@ def page(
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-{reload}<title>Skill discovery: report</title>
+{reload}<title>{html.escape(title)}</title>
 <link rel="icon" href="data:,">
 <style>
 {css}
@@ -53,7 +58,7 @@ def page(
 <body>
 <a class="skip" href="#content">Skip to the results</a>
 <header>
-<h1>Skill discovery: report</h1>
+<h1>{html.escape(title)}</h1>
 <p class="soft">Made by cic {html.escape(__version__)} on {now}{going}.</p>
 {_findings(findings)}
 {_facts(facts)}
@@ -63,8 +68,7 @@ def page(
 {_notices(notices)}
 {body}
 </main>
-<footer><p>Every figure is in <code>figures/</code> as PNG and PDF, every table in <code>tables/</code> as CSV, Markdown
-and LaTeX, beside this page.</p></footer>
+<footer><p>{html.escape(footer)}</p></footer>
 </body>
 </html>
 """

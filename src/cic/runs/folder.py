@@ -10,6 +10,7 @@
     library/          what a pre-training's skills do, once finished
     milestones/       weights only, at 100k, 500k, 1M and 2M steps
     inherited/        the pre-trained weights that a finetuning started from
+    measured/         what `cic reproduce` measured of the finished run
 
 Nothing in it is a pickle. A checkpoint is a folder of safetensors and JSON, written under another name, synced and
 renamed, with a checksum for each file; so it is whole or it is not there. Paths inside are relative: a folder moves.

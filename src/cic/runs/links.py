@@ -11,7 +11,7 @@ from cic.core.errors import UserError
 from cic.runs.shipped import refuse_shipped
 
 FILES = ("config.json", "status.json", "result.json", "trials.json", "metrics.jsonl", "timing.jsonl", ".lock")
-FOLDERS = ("checkpoints", "milestones", "inherited", "tensorboard", "wandb", "pictures")
+FOLDERS = ("checkpoints", "milestones", "inherited", "tensorboard", "wandb", "pictures", "measured")
 
 
 def refuse_links(folder: Path) -> None:

@@ -21,7 +21,7 @@ from cic.runs.values import integer, number, plain, read_object
 
 FORMATS = (1, 2)
 """1: version 0.1. 2: `learner` and `learning` instead of `agent`, `selection` in other words, a longer header."""
-_NOT_RUNS = {"pictures", "checkpoints", "milestones", "inherited", ".git", "__pycache__"}
+_NOT_RUNS = {"pictures", "measured", "checkpoints", "milestones", "inherited", ".git", "__pycache__"}
 _TITLE_LETTERS = 40
 _STARTING_SECONDS = 600.0
 

@@ -137,7 +137,7 @@ def _timed(config: LoopConfig[Any], updates: int) -> tuple[Measured, float]:
     batch, copies = config.learning.batch, config.num_envs
     warm = max(64, 4 * copies)
     steps = warm + updates * config.update_every
-    quarter = max(copies, (steps - warm) // 4)
+    quarter = max(copies, min((steps - warm) // 4, warm // 2))  # at least two lines before the updates begin
     short: dict[str, Any] = {"steps": steps, "warmup": warm, "log_every": quarter, "compile": "off", "wandb": False}
     short |= {"checkpoint_every": steps, "replay": max(4 * steps, 2 * batch)}
     with tempfile.TemporaryDirectory(prefix="cic-") as scratch:

@@ -1,0 +1,50 @@
+"""Keep what `cic reproduce` left, without weights: what the figures are drawn from, the figures and their data.
+
+python results/experiments/keep.py reproduction results/experiments
+cic reproduce all --draw --out results/experiments      # the figures and the page again, from what was kept
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+OF_A_RUN = ("config.json", "metrics.jsonl", "result.json", "trials.json")
+OF_AN_EXPERIMENT = (".png", ".csv", ".md", ".json")
+
+
+def keep(source: Path, target: Path) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    shutil.copy(source / "reproduce.json", target)
+    for setup in sorted(source.glob("*/setup.json")):
+        if not (setup.parent / "summary.json").exists():  # begun, not drawn
+            continue
+        folder = target / setup.parent.name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        for file in setup.parent.iterdir():
+            if file.suffix in OF_AN_EXPERIMENT:
+                shutil.copy(file, folder)
+        for run in json.loads(setup.read_text())["runs"]:
+            keep_run(source / "runs" / run["name"], target / "runs" / run["name"])
+
+
+def keep_run(source: Path, target: Path) -> None:
+    if not (source / "config.json").exists():
+        return
+    target.mkdir(parents=True, exist_ok=True)
+    for name in OF_A_RUN:
+        if (source / name).exists():
+            shutil.copy(source / name, target)
+    if (source / "measured").exists():
+        shutil.copytree(source / "measured", target / "measured", dirs_exist_ok=True)
+    header = json.loads((target / "config.json").read_text())
+    if header["config"].get("pretrained"):  # where it was says nothing elsewhere
+        header["config"]["pretrained"] = Path(header["config"]["pretrained"]).name
+        (target / "config.json").write_text(json.dumps(header, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    keep(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,46 @@
+"""What one may ask of `cic reproduce`. Light: its help is made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from cic.experiments.base import Setup
+
+
+@dataclass(frozen=True)
+class ReproduceOptions:
+    """What is run, and how."""
+
+    scale: Literal["smoke", "laptop", "paper"] = "laptop"
+    """smoke (seconds, shows that it works), laptop (hours on one core), paper (the paper's numbers)."""
+    out: Path = Path("reproduction")
+    """Folder for runs, figures and pages; one scale each."""
+    list: bool = False
+    """Only list the experiments, their questions and what they cost on this machine."""
+    draw: bool = False
+    """Run nothing: draw what is in --out again, from the run folders alone."""
+    plan: Path | None = None
+    """Only write the plan to this file, to be read, edited and run by `cic sweep`."""
+    dry_run: bool = False
+    """Only say what it costs, with every kind of run timed on this machine."""
+    seeds: str | None = None
+    """0-4, or 0,3,7, in place of the experiment's own."""
+    domain: str | None = None
+    """Another domain than the paper's, where the experiment allows it."""
+    set: tuple[str, ...] = ()
+    """NAME=VALUE of its pre-trainings, finetune.NAME=VALUE of its finetunings."""
+    slots: int | None = None
+    """Runs at once; by default as many as there are cores."""
+    address: str | None = None
+    """Join the Ray cluster at HOST:PORT (or auto); --out must be a folder that all nodes see."""
+    quiet: bool = False
+    """Show no progress."""
+
+    def setup(self) -> Setup:
+        from cic.experiments.base import Setup
+        from cic.sweep.grid import parse_seeds
+
+        return Setup(self.scale, parse_seeds(self.seeds) if self.seeds else (), self.domain, self.set)

@@ -1,0 +1,86 @@
+"""Figure "skill adaptation": ways to choose a skill within 4k steps of the task.
+
+A run is the search alone: no update is made (`update_every` is beyond the budget), so the return at the end is that of
+the chosen skill under the pre-trained policy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cic.experiments.base import (
+    Experiment,
+    Found,
+    Outcome,
+    Planned,
+    Setup,
+    by_scale,
+    finetune,
+    pretrain,
+    register,
+    tasks_of,
+)
+from cic.experiments.drawing import dots_panel, listed, mean_text, styles
+from cic.report.curve_plots import task_title
+from cic.report.figures import Plot
+from cic.report.tables import Table, rows
+
+SEARCHES = {"grid": "grid sweep", "random": "random", "cem": "CEM", "cma": "CMA-ES", "fixed": "fixed"}
+BEFORE = "pre-training"
+NEVER = 10**9
+
+
+@register
+class Adaptation(Experiment):
+    name = "adaptation"
+    title = "Choosing a skill"
+    shows = "figure (c) of the skill ablations"
+    question = "How should a skill be chosen within 4k steps of a task?"
+    claim = "A simple grid sweep does best, given the small budget of 4k steps."
+    domains = by_scale(("gridworld",), ("quadruped",), ("quadruped",))
+    steps = by_scale(200, 4_000, 4_000)
+
+    def runs(self, setup: Setup) -> list[Planned]:
+        budget, found = self.steps[setup.scale], []
+        for domain in self.domains_of(setup):
+            tasks = [f"{domain}-{task}" for task in tasks_of(domain, ("stand", "run"))]
+            for seed in self.seeds_of(setup):
+                before = pretrain(setup, BEFORE, domain, seed)
+                found.append(before)
+                for task in tasks:
+                    for search, title in SEARCHES.items():
+                        settings = {"search": search, "steps": budget + 1, "warmup": budget, "eval_every": budget + 1}
+                        found.append(finetune(setup, before, task, title, update_every=NEVER, **settings))
+        return found
+
+    def outcome(self, found: Found) -> Outcome:
+        searches = list(SEARCHES.values())
+        tasks = list(dict.fromkeys(member.task for member in found.members if member.task))
+        looks, labels = styles(found.variants), {search: found.label(search) for search in searches}
+        data: list[dict[str, Any]] = []
+        panels, lines, every = [], [], {search: list[float]() for search in searches}
+        for task in tasks:
+            values = {}
+            for search in searches:
+                runs = [(member.seed, member.record.score) for member in found.of(search, task=task) if member.record]
+                values[search] = [score for _, score in runs]
+                every[search] += values[search]
+                data += [{"task": task, "search": search, "seed": seed, "return": score} for seed, score in runs]
+            lines.append([task, *(mean_text(values[search]) for search in searches)])
+            panels.append(dots_panel(task_title(task), values, looks, "Return of the chosen skill", labels=labels))
+        table = Table(
+            "adaptation",
+            self.title,
+            "Return of the chosen skill, mean ± standard error over seeds.",
+            ("Task", *searches),
+            rows([*lines, ["all", *(mean_text(every[search]) for search in searches)]]),
+            records=data,
+        )
+        caption = (
+            "Return of the skill that each search chose, under the pre-trained policy, which is not tuned: a dot per "
+            "seed, mean ± standard error."
+        )
+        plot = Plot(self.name, self.title, caption, tuple(panels), {}, 2, (3.3, 1.9), (3.6, 2.1), 0.3)
+        budget = self.steps[found.setup.scale]
+        numbers = listed([f"{search} {mean_text(every[search])}" for search in searches])
+        return Outcome((plot,), f"Mean return of the skill chosen within {budget:,} steps: {numbers}.", (table,), data)

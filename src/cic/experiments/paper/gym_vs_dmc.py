@@ -1,0 +1,71 @@
+"""Figure "OpenAI Gym against DeepMind Control": episodes that end on falling tell the agent what the task is."""
+
+from __future__ import annotations
+
+from cic.core.published import TITLES
+from cic.experiments.base import Experiment, Found, Outcome, Planned, Setup, by_scale, pretrain, register
+from cic.experiments.drawing import legend, listed, mean_text, styles
+from cic.experiments.zero_shot import at_the_end, zero_shot
+from cic.report.curve_plots import curve_panel
+from cic.report.curves import curve
+from cic.report.figures import Plot
+
+GYM, DMC = "gymnasium:Hopper-v5", "hopper"
+PANELS = {"Gymnasium Hopper": (GYM, "reward"), "DMC hopper: stand": (DMC, "stand"), "DMC hopper: hop": (DMC, "hop")}
+
+
+@register
+class GymVsDMC(Experiment):
+    name = "gym-vs-dmc"
+    title = "Early termination leaks reward"
+    shows = "the figure of Gym against DMC"
+    question = "Do skills emerge because episodes end when the agent falls?"
+    claim = (
+        "On Gym's Hopper, whose episodes end on falling, DIAYN, ICM and even a fixed reward of 1 per step earn "
+        "extrinsic reward, the fixed one most. On DMC's hopper, with episodes of fixed length, DIAYN does not and ICM "
+        "does."
+    )
+    domains = by_scale((GYM, DMC), (GYM, DMC), (GYM, DMC))
+    own_domain = True
+    seeds = by_scale(1, 3, 3)
+    methods = ("diayn", "icm", "fixed")
+    lengths = by_scale({"steps": 1_200}, {}, {})
+    """An episode of DMC's has 1,000 steps, and its return is logged at its end."""
+
+    def runs(self, setup: Setup) -> list[Planned]:
+        return [
+            pretrain(setup, TITLES[method], domain, seed, method, **self.lengths[setup.scale])
+            for domain in self.domains_of(setup)
+            for seed in self.seeds_of(setup)
+            for method in self.methods
+        ]
+
+    def outcome(self, found: Found) -> Outcome:
+        looks, panels, data, told = styles(found.variants), [], [], []
+        for title, (domain, task) in PANELS.items():
+            lines, ends = [], {}
+            for variant in found.variants:
+                runs = [(m.seed, s) for m in found.of(variant, domain=domain) if (s := zero_shot(found, m, (task,)))]
+                ends[variant] = [at_the_end(series) for _, series in runs]
+                if (line := curve([series for _, series in runs])) is not None:
+                    lines.append((found.label(variant), looks[variant], line))
+                data += [
+                    {
+                        "environment": domain,
+                        "task": task,
+                        "method": variant,
+                        "seed": seed,
+                        "step": int(step),
+                        "return": value,
+                    }
+                    for seed, series in runs
+                    for step, value in zip(series.steps, series.values.tolist(), strict=True)
+                ]
+            panels.append(curve_panel(title, lines, "Pre-training steps", "Extrinsic return"))
+            told.append(f"{title} {listed([f'{variant} {mean_text(values)}' for variant, values in ends.items()])}")
+        caption = (
+            "Extrinsic return of an episode while pre-training without it: mean ± standard error over runs. The "
+            "returns of the two libraries are on different scales."
+        )
+        plot = Plot(self.name, self.title, caption, tuple(panels), legend(found), 3, (2.4, 2.0))
+        return Outcome((plot,), f"Extrinsic return over the last quarter: {'; '.join(told)}.", data=data)

@@ -1,0 +1,40 @@
+"""The main result: aggregate figure, table of statistics and table of raw scores."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cic.experiments.base import Found, Outcome, register
+from cic.experiments.drawing import listed
+from cic.experiments.urlb import URLBExperiment, gaps, study
+from cic.report import plots, score_tables, scores
+from cic.report.options import ReportOptions
+from cic.report.tables import number
+
+
+@register
+class Main(URLBExperiment):
+    name = "main"
+    title = "Adaptation efficiency on URLB"
+    shows = "the aggregate figure, the table of statistics and the table of raw scores"
+    question = "How well do pre-trained agents learn tasks in 100k steps, by method?"
+    claim = (
+        "After 2M steps without reward and 100k with, CIC has an IQM of 0.77 of the expert's return over 12 tasks and "
+        "10 seeds: 79 % above the next skill discovery method (APS) and 18 % above the next of all (ProtoRL)."
+    )
+
+    def outcome(self, found: Found) -> Outcome:
+        options = ReportOptions(paper=("all",))
+        grouped = study(found)
+        computed = scores.compute(grouped, options, found.notices)
+        plot = plots.aggregate(computed, options)
+        caption = f"{plot.caption} Open markers: the paper's numbers.{gaps(found)}"
+        tables = (score_tables.aggregate_table(computed, options), score_tables.raw_table(grouped, options))
+        order = sorted(computed.own, key=lambda row: -computed.aggregates[row.label]["iqm"].value)
+        numbers = listed([f"{row.label} {number(computed.aggregates[row.label]['iqm'].value)}" for row in order])
+        runs = sum(int(row.matrix.counts.sum()) for row in computed.own)
+        told = (
+            f"IQM over {len(computed.tasks)} tasks and {runs} finetunings: {numbers}." if order else "No run is done."
+        )
+        shown = replace(plot, name=self.name, caption=caption)
+        return Outcome((shown,), told, tables, tables[0].records)

@@ -1,0 +1,50 @@
+"""The runs behind the paper's main results, which two experiments draw, and what they share with the report."""
+
+from __future__ import annotations
+
+from cic import envs
+from cic.core.published import TITLES
+from cic.experiments.base import DDPG, Experiment, Found, Planned, Setup, by_scale, finetune, pretrain, scratch
+from cic.report import groups, notices
+from cic.report.groups import Study
+
+METHODS = ("cic", "icm", "disagreement", "rnd", "apt", "proto", "smm", "diayn", "aps")
+URLB = ("walker", "quadruped", "jaco")
+
+
+class URLBExperiment(Experiment):
+    """Every method and DDPG on URLB's twelve tasks: pre-train, then finetune to each task of the domain."""
+
+    seeds = by_scale(1, 3, 10)
+    domains = by_scale(("walker",), URLB, URLB)
+    methods = by_scale(("cic", "diayn"), METHODS, METHODS)
+    tasks = by_scale(2, 4, 4)
+    """How many of each domain's."""
+
+    def runs(self, setup: Setup) -> list[Planned]:
+        found = []
+        for domain in self.domains_of(setup):
+            tasks = [f"{domain}-{task}" for task in envs.domains()[domain].tasks[: self.tasks[setup.scale]]]
+            for seed in self.seeds_of(setup):
+                for method in self.methods[setup.scale]:
+                    before = pretrain(setup, TITLES[method], domain, seed, method)
+                    found += [before, *(finetune(setup, before, task) for task in tasks)]
+                found += [scratch(setup, task, seed) for task in tasks]
+        return found
+
+
+def study(found: Found) -> Study:
+    """The runs as the report groups them."""
+    counted = notices.without_twins(found.records, found.notices)
+    return groups.study(counted, False, (), found.notices)
+
+
+def gaps(found: Found) -> str:
+    """Which methods lack finetunings, as a sentence; nothing if none does."""
+    lacking = []
+    for variant in found.variants:
+        tuned = [member for member in found.members if member.variant == variant and member.entry.kind == "finetune"]
+        done = sum(member.done for member in tuned)
+        if done < len(tuned):
+            lacking.append(f"{TITLES[DDPG] if variant == DDPG else variant} {done} of {len(tuned)}")
+    return f" Finetunings that are there: {', '.join(lacking)}." if lacking else ""

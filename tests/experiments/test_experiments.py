@@ -1,0 +1,489 @@
+"""`cic reproduce`: plans, runs that are done once, measurements against independent ones, gaps, and wrong input."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import itertools
+import json
+import math
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+import pytest
+from helpers import build_objective, random_batch
+
+import cic
+from cic import cli
+from cic.core.published import experts
+from cic.envs.suite.domain import suite_file
+from cic.experiments import listing, reproduction
+from cic.experiments.base import SCALES, Found, Member, Setup, tasks_of
+from cic.experiments.behaviour import kept_file, read_picture
+from cic.experiments.measuring import measure, read_measured
+from cic.experiments.paper import NAMES, flow, gridworld, static
+from cic.experiments.plans import merged, planned
+from cic.experiments.registry import experiments, get_experiment
+from cic.experiments.zero_shot import at_the_end
+from cic.report.figures import svgs
+from cic.runs.contents import Series
+from cic.sweep import work
+from cic.sweep.jobs import Job
+from cic.sweep.plan import Entry, read_plan
+
+SHORT = ["--set", "steps=160", "milestones=[]"]
+QUIET = ["--scale", "smoke", "--slots", "1", "--quiet"]
+GRIDWORLD = ["reproduce", "gridworld", *QUIET, "--seeds", "3", *SHORT, "--out"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The gridworld experiment, one seed."""
+    out = tmp_path_factory.mktemp("reproduced") / "out"
+    assert cli.main([*GRIDWORLD, str(out)]) == 0
+    return out
+
+
+@pytest.fixture
+def copy(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "out"))
+
+
+@pytest.fixture
+def _unsaved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are made for the page, but no PNG and PDF: those take most of the time."""
+    monkeypatch.setattr(reproduction, "FIGURES", ())
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+# ---- plans -----------------------------------------------------------------------------------------------------
+
+
+def test_every_file_is_an_experiment_that_says_what_it_is() -> None:
+    known = experiments()
+    assert [name.replace("-", "_") for name in known] == list(NAMES)
+    for experiment in known.values():
+        for text in (experiment.title, experiment.question, experiment.claim, experiment.shows):
+            assert len(text) > 10
+        assert experiment.question.endswith("?")
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_plans_are_complete_at_every_scale(scale: str) -> None:
+    """Every config is one that cic accepts, and folders tell all runs apart."""
+    parts = [planned(experiment, Setup(scale)) for experiment in experiments().values()]
+    plan = merged(parts)
+    assert len(plan.runs) < sum(map(len, parts))  # shared
+    assert all(Counter(run.entry.name for run in part).most_common(1)[0][1] == 1 for part in parts)
+    seeds = {entry.config["scale"] for entry in plan.runs if entry.kind == "pretrain"}
+    assert seeds == {scale}
+
+
+def test_the_main_experiment_is_that_of_the_paper() -> None:
+    runs = planned(get_experiment("main"), Setup("paper"))
+    tuned = [run for run in runs if run.entry.kind == "finetune"]
+    assert {run.entry.config["task"] for run in tuned} == set(experts())
+    assert len(tuned) == 10 * 12 * 10  # nine methods and DDPG
+    assert len(runs) - len(tuned) == 9 * 3 * 10
+    assert [run.entry for run in runs] == [run.entry for run in planned(get_experiment("curves"), Setup("paper"))]
+
+
+def test_experiments_share_the_runs_that_they_have_in_common() -> None:
+    names = {
+        name: {run.entry.name for run in planned(get_experiment(name), Setup("paper")) if run.entry.kind == "pretrain"}
+        for name in ("representation", "projection", "dimension", "sweep", "adaptation", "main", "rewards")
+    }
+    plain = names["sweep"]
+    assert len(plain) == 3
+    assert all(plain <= others for others in names.values())
+
+
+def test_what_the_user_sets_counts() -> None:
+    setup = Setup("laptop", (7,), "walker", ("steps=20000", "finetune.eval_episodes=3"))
+    runs = planned(get_experiment("adaptation"), setup)
+    assert {run.entry.config["seed"] for run in runs} == {7}
+    assert {run.entry.config.get("steps") for run in runs if run.entry.kind == "pretrain"} == {20000}
+    tuned = [run.entry.config for run in runs if run.entry.kind == "finetune"]
+    assert {config["eval_episodes"] for config in tuned} == {3}
+    assert {config["task"] for config in tuned} == {"walker-stand", "walker-run"}
+    assert {config["search"] for config in tuned} == {"grid", "random", "cem", "cma", "fixed"}
+
+
+def test_a_domain_without_the_papers_tasks_has_all_of_its_own() -> None:
+    assert tasks_of("quadruped", ("stand", "run")) == ("stand", "run")
+    assert len(tasks_of("point_mass", ("stand",))) == 5
+
+
+def test_a_plan_can_be_written_for_cic_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["reproduce", "flow", "--scale", "laptop", "--plan", str(tmp_path / "p.json")]) == 0
+    assert len(read_plan(tmp_path / "p.json").runs) == 3
+    assert "3 runs" in capsys.readouterr().out
+
+
+# ---- one experiment from the command to its figure -------------------------------------------------------------
+
+
+def test_figure_data_and_page_are_there(made: Path) -> None:
+    folder = made / "gridworld"
+    for name in ("gridworld.png", "gridworld.pdf", "gridworld_numbers.png", "data.csv", "gridworld.md", "page.html"):
+        assert (folder / name).stat().st_size > 100, name
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["done"] == summary["runs"] == 4
+    assert summary["command"] == "cic reproduce gridworld --scale smoke --seeds 3 --set steps=160 milestones=[]"
+    page = (folder / "page.html").read_text()
+    assert summary["claim"] in page
+    assert summary["said"] in page
+    assert str(made) not in page + json.dumps(summary)
+
+
+def test_gridworld_counts_cells(made: Path) -> None:
+    """From the paths alone, with sets and logarithms."""
+    for row in rows(made / "gridworld" / "data.csv"):
+        (run,) = [
+            path
+            for path in (made / "runs").glob("pretrain-*")
+            if _variant(path) == (row["variant"].split(",")[0].lower(), int(row["skills"]))
+        ]
+        paths = json.loads((run / "measured" / "gridworld.json").read_text())["values"]["paths"]
+        assert len(paths) == int(row["skills"])
+        for path in itertools.chain(*paths):
+            assert len(path) == 50
+            for a, b in itertools.pairwise(path):  # a step is to a neighbour, or against a wall
+                assert abs(a % 10 - b % 10) + abs(a // 10 - b // 10) <= 1
+        assert int(row["visited"]) == len(set(itertools.chain(*itertools.chain(*paths))))
+        late = [[cell for path in starts for cell in path[25:]] for starts in paths]
+        assert int(row["settled"]) == len(set(itertools.chain(*late)))
+        whole = Counter(itertools.chain(*late))
+        total = sum(whole.values())
+        entropy = -sum(n / total * math.log(n / total) for n in whole.values())
+        inside = [-sum(n / len(c) * math.log(n / len(c)) for n in Counter(c).values()) for c in late]
+        expected = (entropy - sum(inside) / len(inside)) / math.log(len(late))
+        assert float(row["information"]) == pytest.approx(expected, abs=1e-9)
+
+
+def _variant(path: Path) -> tuple[str, int]:
+    config = json.loads((path / "config.json").read_text())["config"]
+    return config["objective"], config["options"]["skill_dim"]
+
+
+def test_the_starts_are_those_of_the_gridworld(made: Path) -> None:
+    env = cic.envs.make("gridworld", num_envs=64, seed=0)
+    env.reset(seed=0)
+    assert {tuple(cell) for cell in env.physics().astype(int)} == set(gridworld.STARTS)
+
+
+def test_information_is_that_of_skills_that_are_told_apart() -> None:
+    apart = np.array([[1, 1], [2, 2], [3, 3], [4, 4]])
+    assert gridworld.information(apart)[0] == pytest.approx(math.log(4))
+    assert gridworld.information(np.ones((4, 2), np.int64))[0] == pytest.approx(0)
+
+
+@pytest.mark.usefixtures("_unsaved")
+def test_what_is_done_is_not_done_again(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise AssertionError("was done already")
+
+    monkeypatch.setattr(work, "train_run", refuse)
+    monkeypatch.setattr("cic.experiments.reproduction.measure", refuse)
+    assert cli.main([*GRIDWORLD, str(copy)]) == 0
+
+
+def test_a_figure_comes_from_the_run_folders_alone(made: Path, copy: Path) -> None:
+    """Without weights, without what was drawn."""
+    for path in copy.rglob("*.safetensors"):
+        path.unlink()
+    kept = {name: (made / "gridworld" / name).read_bytes() for name in ("data.csv", "gridworld.png", "gridworld.pdf")}
+    for name in kept:
+        (copy / "gridworld" / name).unlink()
+    assert cli.main(["reproduce", "gridworld", "--draw", "--out", str(copy)]) == 0
+    assert {name: (copy / "gridworld" / name).read_bytes() for name in kept} == kept
+    assert cli.main(["reproduce", "all", "--draw", "--out", str(copy)]) == 0
+    assert get_experiment("gridworld").title in (copy / "index.html").read_text()
+
+
+@pytest.mark.usefixtures("_unsaved")
+def test_runs_are_found_though_a_later_version_would_name_them_otherwise(made: Path, copy: Path) -> None:
+    (run,) = copy.glob("runs/pretrain-dads-*")
+    run.rename(run.with_name("older"))
+    setup = copy / "gridworld" / "setup.json"
+    setup.write_text(setup.read_text().replace(run.name, "older"))
+    assert cli.main(["reproduce", "gridworld", "--draw", "--out", str(copy)]) == 0
+    assert (copy / "gridworld" / "data.csv").read_bytes() == (made / "gridworld" / "data.csv").read_bytes()
+
+
+@pytest.mark.usefixtures("_unsaved")
+def test_a_failed_run_is_a_gap_that_a_rerun_fills(
+    copy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (broken,) = copy.glob("runs/pretrain-dads-*")
+    shutil.rmtree(broken)
+    genuine, trained = work.train_run, []
+
+    def fail(job: Job, path: Path, source: Path | None) -> None:
+        raise RuntimeError("the disk caught fire")
+
+    monkeypatch.setattr(work, "train_run", fail)
+    assert cli.main([*GRIDWORLD, str(copy)]) == 1
+    said = capsys.readouterr()
+    assert "the disk caught fire" in said.err
+    assert "DADS, 4 skills visit no runs" in said.out
+    summary = json.loads((copy / "gridworld" / "summary.json").read_text())
+    assert (summary["done"], summary["missing"]) == (3, [broken.name])
+    assert "DADS, 4 skills (0 of 1 runs)" in _svg_text(copy)
+
+    def count(job: Job, path: Path, source: Path | None) -> None:
+        trained.append(job.folder)
+        genuine(job, path, source)
+
+    monkeypatch.setattr(work, "train_run", count)
+    assert cli.main([*GRIDWORLD, str(copy)]) == 0
+    assert trained == [broken.name]
+
+
+def _svg_text(out: Path) -> str:
+    """The page's pictures as text."""
+    page = (out / "gridworld" / "page.html").read_text()
+    return " ".join(base64.b64decode(part).decode() for part in re.findall(r"svg\+xml;base64,([\w+/=]+)", page))
+
+
+# ---- measurements ----------------------------------------------------------------------------------------------
+
+
+def test_a_measurement_is_made_once(tmp_path: Path) -> None:
+    calls = []
+
+    def counted(run: Path, scale: str) -> dict[str, Any]:
+        calls.append(scale)
+        return {"value": 1.5}
+
+    assert measure(tmp_path, "x", "smoke", counted) == measure(tmp_path, "x", "smoke", counted) == {"value": 1.5}
+    assert calls == ["smoke"]
+    assert read_measured(tmp_path, "x", "paper") is None
+    (tmp_path / "measured" / "x.json").write_text("{")
+    assert read_measured(tmp_path, "x", "smoke") is None
+    measure(tmp_path, "x", "smoke", counted)
+    assert len(calls) == 2
+
+
+def test_the_flow_is_that_of_mujoco(tmp_path: Path) -> None:
+    """The same policy from the same places, stepped by MuJoCo itself."""
+    out = tmp_path / "out"
+    assert cli.main(["reproduce", "flow", *QUIET, *SHORT, "--out", str(out)]) == 0
+    assert (out / "flow" / "flow.png").exists()
+    (run,) = (out / "runs").glob("pretrain-*")
+    found = json.loads((run / "measured" / "flow.json").read_text())["values"]
+    agent, model = cic.load(run), mujoco.MjModel.from_xml_path(suite_file("point_mass.xml"))
+    for value, moved in zip(found["values"], found["moved"], strict=True):
+        for place in (0, 12, 24):
+            data = mujoco.MjData(model)
+            data.qpos[:] = found["places"][place]
+            for _ in range(flow.STEPS):
+                obs = np.concatenate([data.qpos, data.qvel])[None].astype(np.float32)
+                data.ctrl[:] = np.clip(agent.act(obs, np.full((1, 1), value, np.float32))[0], -1, 1)
+                mujoco.mj_step(model, data)
+            np.testing.assert_allclose(data.qpos - found["places"][place], moved[place], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in static.BODIES if name != "gridworld"])
+def test_bodies_are_those_of_the_models(name: str) -> None:
+    env, body = cic.envs.make(name, num_envs=1, seed=0), static.BODIES[name]
+    model, suite = env._suite.model, env._suite  # type: ignore[attr-defined]
+    assert body.positions == model.nq
+    assert body.seconds == pytest.approx(model.opt.timestep * suite.substeps)
+    first = model.joint(0)
+    if first.type == mujoco.mjtJoint.mjJNT_FREE or name == "point_mass":
+        assert body.ground == (0, 1)
+    else:
+        assert body.ground == (model.joint("rootx").qposadr[0],)
+    env.close()
+
+
+@pytest.mark.parametrize(("width", "learns"), [(flow.WIDTH, True), (None, False)])
+def test_skills_of_one_dimension_need_wider_embeddings(width: int | None, learns: bool) -> None:
+    """As wide as the skill, the normalised embeddings are signs: the loss has no gradient but rounding's."""
+    objective = build_objective("cic", skill_dim=1, embedding=width)
+    batch = random_batch(16, 3, 2, 1)
+    objective.loss(batch)[0].backward()
+    slopes = sum(float(weight.grad.abs().sum()) for weight in objective.parameters() if weight.grad is not None)
+    assert (slopes > 1e-2) == learns
+
+
+def test_the_numbers_of_a_flow() -> None:
+    """Four skills, each in one direction: three quarters of the circle, and a quarter of the edge moves goes out."""
+    side = np.linspace(-flow.EDGE, flow.EDGE, 5)
+    places = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+    ways = [[0.1, 0.0], [0.0, 0.1], [-0.1, 0.0], [0.0, -0.1]]
+    moved = [[way] * len(places) for way in ways]
+    member = Member("CIC", Entry("a", "pretrain", {"seed": 0}), None, {"flow": {"places": places, "moved": moved}})
+    (span,), (inward,), (length,) = flow._numbers([member])
+    assert span == pytest.approx(270)
+    assert length == pytest.approx(0.1)
+    assert inward == pytest.approx(0.75)
+
+
+def test_the_last_quarter() -> None:
+    steps = np.arange(100.0, 1100.0, 100.0)
+    assert at_the_end(Series(steps, steps)) == pytest.approx((800 + 900 + 1000) / 3)
+    assert math.isnan(at_the_end(None))
+
+
+def test_a_label_says_how_many_runs_there_are() -> None:
+    members = [Member("CIC", Entry(str(seed), "pretrain", {"seed": seed, "domain": "walker"}), None) for seed in (0, 1)]
+    found = Found(Setup(), members)
+    assert found.label("CIC") == "CIC (0 of 2 runs)"
+    assert found.of("CIC") == []
+
+
+@pytest.mark.parametrize("name", list(experiments()))
+def test_an_experiment_without_a_single_run_still_has_a_figure(name: str) -> None:
+    """The worst gap; figures must not be in the way of the others."""
+    experiment = get_experiment(name)
+    members = [Member(run.variant, run.entry, None) for run in experiment.runs(Setup("smoke"))]
+    outcome = experiment.outcome(Found(Setup("smoke"), members))
+    assert outcome.said
+    for plot in outcome.plots:
+        assert all(image.startswith("<svg") for image in svgs(plot))
+
+
+# ---- the list --------------------------------------------------------------------------------------------------
+
+
+def test_the_list_has_costs_from_measured_times(tmp_path: Path) -> None:
+    path = tmp_path / "times.json"
+    path.write_text(json.dumps({"step point_mass": 0.001, "update laptop": 0.004}))
+    times = listing.Times(path)
+    updates = (100_000 - 4_000) / 2
+    assert listing.seconds(get_experiment("flow"), "laptop", times) == pytest.approx(3 * (100 + updates * 0.004))
+
+
+def test_times_are_measured_once(tmp_path: Path) -> None:
+    first = listing.Times(tmp_path / "cic" / "times.json")
+    assert 0 < first.step("gridworld") < 0.1
+    again = listing.Times(tmp_path / "cic" / "times.json")
+    assert again.known == first.known
+
+
+def test_the_list_names_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(listing.Times, "step", lambda self, domain: 0.001)
+    monkeypatch.setattr(listing.Times, "update", lambda self, scale: 0.01)
+    monkeypatch.setenv("COLUMNS", "200")
+    assert cli.main(["reproduce", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == list(experiments())
+    assert "days" in lines[1]
+
+
+# ---- wrong input -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["gridwrold"], 'unknown experiment "gridwrold"; did you mean "gridworld"?'),
+        ([], "give the name of an experiment, or all"),
+        (["flow", "--scale", "huge"], "unknown value of --scale"),
+        (["flow", "--domain", "walker"], "flow is about point_mass: drop --domain"),
+        (["sweep", "--domain", "wlaker"], 'unknown domain "wlaker"; did you mean "walker"?'),
+        (["static", "--domain", "jaco"], "static does not know the body of jaco"),
+        (["sweep", "--seeds", "a"], "seeds are numbers and ranges"),
+        (["sweep", "--set", "steps=1,2"], "one value of each setting"),
+        (["sweep", "--set", "stepz=1"], 'sweep: run "cic-quadruped-s0-CIC" of the plan: unknown setting "stepz"'),
+        (["sweep", "--draw"], "holds no experiments yet"),
+        (["sweep", "--slots", "0"], "slots must be at least 1"),
+    ],
+)
+def test_mistakes_are_said_in_one_sentence(
+    words: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["reproduce", *words, "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert len(said.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.usefixtures("_unsaved")
+def test_a_folder_of_another_scale_or_version_is_refused(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["reproduce", "gridworld", "--scale", "laptop", "--out", str(copy)]) == 2
+    assert "at scale smoke, this is" in capsys.readouterr().err
+    (copy / "reproduce.json").write_text(json.dumps({"format": 1, "version": "0.1.9", "scale": "smoke"}))
+    assert cli.main([*GRIDWORLD, str(copy)]) == 2
+    assert "was made by cic 0.1.9 at scale smoke" in capsys.readouterr().err
+    assert cli.main(["reproduce", "gridworld", "--draw", "--out", str(copy)]) == 0  # looking is allowed
+    assert "made by cic 0.1.9" in capsys.readouterr().err
+    (copy / "reproduce.json").write_text("{}")
+    assert cli.main([*GRIDWORLD, str(copy)]) == 2
+    assert "damaged or of another version" in capsys.readouterr().err
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "thesis.tex").write_text("x")
+    assert cli.main([*GRIDWORLD, str(tmp_path)]) == 2
+    assert "holds something else than experiments" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_drawing_what_was_not_run(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["reproduce", "flow", "--draw", "--out", str(copy)]) == 2
+    assert "flow was not run in" in capsys.readouterr().err
+    setup = copy / "gridworld" / "setup.json"
+    good = setup.read_text()
+    for bad in (
+        "{",
+        "[]",
+        '{"scale": 3}',
+        good.replace('"smoke"', "7"),
+        good.replace("pretrain-dads", "../pretrain-dads"),
+    ):
+        setup.write_text(bad)
+        assert cli.main(["reproduce", "gridworld", "--draw", "--out", str(copy)]) == 2
+        assert "setup.json is damaged" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("_unsaved")
+def test_a_measurement_is_not_written_through_a_link(copy: Path, tmp_path: Path) -> None:
+    (run,) = copy.glob("runs/pretrain-dads-*")
+    shutil.rmtree(run / "measured")
+    (tmp_path / "elsewhere").mkdir()
+    (run / "measured").symlink_to(tmp_path / "elsewhere")
+    assert cli.main([*GRIDWORLD, str(copy)]) == 0
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    summary = json.loads((copy / "gridworld" / "summary.json").read_text())
+    assert any("link" in notice for notice in summary["notices"])
+
+
+def test_only_files_that_a_measurement_left_are_shown(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (run / "measured").mkdir(parents=True)
+    (tmp_path / "secret.png").write_bytes(b"x")
+    (run / "measured" / "mine.png").write_bytes(b"x")
+    (run / "measured" / "link.png").symlink_to(tmp_path / "secret.png")
+    assert kept_file(run, "mine.png", ".png") == run / "measured" / "mine.png"
+    for name in ("../../secret.png", str(tmp_path / "secret.png"), "link.png", "none.png", "mine.mp4", 3, None):
+        assert kept_file(run, name, ".png") is None
+    assert "cannot be read" in read_picture(run, "mine.png")
+    assert "missing" in read_picture(run, "../../secret.png")
+    assert read_picture(run, "rendering needs OpenGL") == "rendering needs OpenGL"
+
+
+@pytest.mark.usefixtures("_unsaved")
+@pytest.mark.parametrize("values", [{}, {"paths": "x"}, {"paths": [[[1e9]]]}])
+def test_odd_measurements_cost_the_figure_and_nothing_else(
+    values: dict[str, Any], copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run,) = copy.glob("runs/pretrain-dads-*")
+    (run / "measured" / "gridworld.json").write_text(json.dumps({"scale": "smoke", "values": values}))
+    assert cli.main(["reproduce", "all", "--draw", "--out", str(copy)]) == 1
+    assert "the figure could not be made" in capsys.readouterr().err
+    assert "The figure could not be made." in (copy / "index.html").read_text()
