@@ -36,20 +36,21 @@ from cic.training.selection import SearchConfig
 
 BUDGETS = (1_000, 2_000, 4_000)
 SKILLS, STARTS = 256, 3
-SMALL = {"hidden": 64, "batch": 128, "lr": 1e-3, "skill_every": 100}
+SMALL = {"hidden": 64, "batch": 128, "lr": 1e-3, "log_every": 5_000, "checkpoint_every": 100_000, "skill_every": 100}
+COPIES = {"num_envs": 8, "update_every": 8, "library": 96}
 PRETRAIN: dict[str, dict[str, Any]] = {
-    "point_mass": {**SMALL, "steps": 64_000, "warmup": 1_000, "library": 96, "library_steps": 500},
-    "walker": {"steps": 124_000, "num_envs": 8, "update_every": 8, "library": 96, "library_steps": 250},
-    "quadruped": {"steps": 124_000, "num_envs": 8, "update_every": 8, "library": 96, "library_steps": 250},
+    "point_mass": {**SMALL, **COPIES, "steps": 144_000, "warmup": 1_000, "library_steps": 500},
+    "walker": {**COPIES, "steps": 124_000, "library_steps": 250},
+    "quadruped": {**COPIES, "steps": 124_000, "library_steps": 250},
 }
+CIC = {"normaliser": "std", "skill_dim": 16}
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
-    "cic": ("cic", {}),
-    "cicstd": ("cic", {"normaliser": "std", "skill_dim": 16}),
-    "discriminator": ("cic", {"reward": "discriminator"}),
+    "cic": ("cic", CIC),
+    "discriminator": ("cic", {**CIC, "reward": "discriminator"}),
     "diayn": ("diayn", {}),
     "aps": ("aps", {}),
 }
-TRIAL: dict[str, dict[str, Any]] = {"library": {"trial_steps": 150, "finalists": 3}}
+TRIAL: dict[str, dict[str, Any]] = {"library": {"trial_steps": 100, "finalists": 4}}
 
 
 def pretrain(path: Path) -> None:
@@ -124,12 +125,16 @@ def attempt(path: Path) -> list[dict[str, Any]]:
     while any(job.search.searching for job in jobs):
         skills = np.stack([job.search.current for job in jobs])
         obs, _, ended, cut, info = env.step(agent.act(obs, skills, explore=True))
-        done = ended | cut
+        done, begins = ended | cut, np.zeros(len(jobs), np.bool_)
         for place, job in enumerate(jobs):
             if job.search.searching:
-                done[place] |= job.observe(obs[place], float(info["rewards"][job.task][place]))
-        if done.any():
-            obs, _ = env.reset(options={"reset_mask": done})
+                begins[place] = job.observe(obs[place], float(info["rewards"][job.task][place]))
+        for start in {job.search.start for job in jobs}:  # from the same starts, as in a finetuning
+            cut = np.array([again and job.search.start == start for again, job in zip(begins, jobs, strict=True)])
+            if cut.any():
+                obs, _ = env.reset(seed=[30_000 + start] * len(jobs), options={"reset_mask": cut})
+        if (done & ~begins).any():
+            obs, _ = env.reset(options={"reset_mask": done & ~begins})
     env.close()
     reached = returns(agent, domain, np.stack([job.search.current for job in jobs]), seed=10_000)
     tried = [np.stack([trial.skill for trial in job.search.trials]) for job in jobs]
