@@ -99,6 +99,7 @@ def returns(agent: Agent, domain: str, skills: Array, seed: int) -> dict[str, np
 
 
 def attempt(path: Path) -> list[dict[str, Any]]:
+    """All searches of one pre-training."""
     run, agent = Run(path), cic.load(path)
     domain, _, seed = path.name.split("-")
     space = agent.objective.skills
@@ -137,7 +138,7 @@ def attempt(path: Path) -> list[dict[str, Any]]:
             obs, _ = env.reset(options={"reset_mask": done & ~begins})
     env.close()
     reached = returns(agent, domain, np.stack([job.search.current for job in jobs]), seed=10_000)
-    tried = [np.stack([trial.skill for trial in job.search.trials]) for job in jobs]
+    tried = [np.stack([trial.skill for trial in job.search.trials] or [job.search.current]) for job in jobs]
     paid = returns(agent, domain, np.concatenate(tried), seed=10_000)
     rows, at = [], 0
     for place, job in enumerate(jobs):
@@ -158,7 +159,7 @@ def attempt(path: Path) -> list[dict[str, Any]]:
 def spearman(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float | None:
     from scipy.stats import spearmanr
 
-    if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0 or not np.isfinite(a).all():
+    if len(a) != len(b) or len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0 or not np.isfinite(a).all():
         return None
     return float(spearmanr(a, b).statistic)
 
