@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,15 @@ from cic.training.phases import PHASES
 from cic.training.searches import Problem, make_search, searches
 from cic.training.selection import RandomSkills, SearchConfig
 from cic.training.settings import override, pretrain_defaults
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_regressions() -> Iterator[None]:
+    """A search asks for hundreds of them here, and whether they are any good does not matter."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cic.training.library.UPDATES", 3)
+        yield
+
 
 Parts = Callable[[], tuple[Any, Any, Any]]
 TICKS = 60

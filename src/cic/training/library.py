@@ -24,6 +24,7 @@ Doubles = npt.NDArray[np.float64]
 
 
 STATES = 64  # of a path that are kept
+UPDATES = 300  # of each network of the regression
 EVERY = 4  # how many of them, and of labelled states, stand for each other when distances are asked for
 
 
@@ -106,7 +107,7 @@ def _regression(x: Tensor, y: Tensor) -> Callable[[Tensor], Tensor]:
     """Least squares of y (N, 1) on x (N, D) by an MLP."""
     network = mlp(x.shape[1], 64, 64, 1)
     optimiser = torch.optim.Adam(network.parameters(), lr=3e-3)
-    for _ in range(300):
+    for _ in range(UPDATES):
         rows = torch.randint(len(x), (256,))
         loss = (network(x[rows]) - y[rows]).square().mean()
         optimiser.zero_grad()
