@@ -10,3 +10,9 @@ import torch
 def _one_thread() -> None:
     """Tests share the machine; small networks gain nothing from more threads."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def short_regressions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests to which it does not matter how well rewards are predicted."""
+    monkeypatch.setattr("cic.training.library.UPDATES", 3)

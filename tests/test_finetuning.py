@@ -149,6 +149,7 @@ def test_a_library_that_takes_all_steps_is_refused() -> None:
         pretrain_config(steps=200, library=10, library_steps=20)
 
 
+@pytest.mark.usefixtures("short_regressions")
 def test_a_finetuning_finds_the_library_of_its_pretraining(tmp_path: Path) -> None:
     small = {"scale": "smoke", "hidden": 16, "batch": 16, "warmup": 40, "quiet": True}
     before = cic.pretrain(

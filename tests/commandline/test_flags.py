@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 from helpers import steady
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cic.commandline.flags import REQUIRED, attribute_docs, flags_of, number, parse, parse_into, peek
@@ -48,7 +48,7 @@ def read(*words: str) -> Args:
     return parse_into(Args, ["RUN", *words], "test", positional=["run"])
 
 
-@steady
+@settings(steady, max_examples=30)
 @given(st.integers(-(10**12), 10**12))
 def test_whole_numbers_in_every_spelling(value: int) -> None:
     spellings = [str(value), f"{value:_}", f"{value:,}", f"{value}.0"]

@@ -50,7 +50,7 @@ def test_what_is_unknown_lies_far_from_starts_and_labelled_states(seed: int, cou
     np.testing.assert_allclose(distances(library, obs), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_a_regression_knows_where_rewards_grow(seed: int) -> None:
     """Labels on one side alone: the best skill is on the other, where no neighbour has seen such a reward."""
     library, rng = random_library(seed, 40, states=16), np.random.default_rng(seed)
@@ -63,6 +63,7 @@ def test_a_regression_knows_where_rewards_grow(seed: int) -> None:
     assert np.corrcoef(scores, truth)[0, 1] > 0.95
 
 
+@pytest.mark.usefixtures("short_regressions")
 def test_a_prediction_repeats_and_leaves_the_worlds_dice_alone() -> None:
     library = random_library(0, 5)
     obs, reward = library.paths[:, 0], np.arange(5, dtype=np.float32)
@@ -74,6 +75,7 @@ def test_a_prediction_repeats_and_leaves_the_worlds_dice_alone() -> None:
     assert torch.rand(1) == drawn
 
 
+@pytest.mark.usefixtures("short_regressions")
 def test_what_is_no_number_and_what_never_changes_counts_for_nothing() -> None:
     library = random_library(0, 5)
     library.paths[..., 1] = 7.0
@@ -180,6 +182,7 @@ def test_the_best_skill_of_the_library_is_found_though_few_are_tried(copies: int
     assert not any((trial.skill == plane.best_skill).all() for trial in plane.search.trials[:5]), "it was predicted"
 
 
+@pytest.mark.usefixtures("short_regressions")
 def test_finalists_begin_with_an_episode_and_those_who_label_do_not() -> None:
     plane = Plane(400, trial_steps=50, finalists=2)
     fresh = []
