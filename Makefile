@@ -28,7 +28,7 @@ $(STAMP): pyproject.toml requirements.lock
 demo: $(STAMP)   ## two minutes: discover skills, finetune one, compare with scratch, draw them
 	$(BIN)/python examples/demo.py
 
-test: $(STAMP)   ## everything that must hold, in five minutes on two cores
+test: $(STAMP)   ## everything that must hold, in four minutes on two cores
 	$(PYTEST)
 
 test-all: $(STAMP) ## also the slow checks
