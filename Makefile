@@ -9,7 +9,8 @@ STAMP := .venv/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 EXTRAS := report,video,sweep,explore,docs,dev
 # A worker per core, four at most: files are handed out whole, so beyond that most wait for the longest one.
-PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile
+# One more than two cores: some tests wait, for a child or a clock.
+PYTEST := $(BIN)/python -m pytest -q -n 3 --dist loadfile
 
 .PHONY: help install demo test test-all coverage check format bench generated docs lock clean
 

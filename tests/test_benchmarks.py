@@ -23,6 +23,7 @@ def make_agent(hidden: int, batch: int) -> Agent:
     return build_agent(SPACES, "cic", CICOptions(), "ddpg", DDPGConfig(hidden=hidden, batch=batch), seed=3)
 
 
+@pytest.mark.slow
 def test_200_updates_equal_the_textbook_version() -> None:
     agent = make_agent(hidden=64, batch=64)
     textbook = Textbook(agent)

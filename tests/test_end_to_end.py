@@ -25,7 +25,7 @@ TASKS = {
     "gymnasium:Pendulum-v1": "gymnasium:Pendulum-v1",
 }
 METHODS = sorted(name for name, _ in objectives() if name != "ddpg")
-WHOLE = [(method, "walker") for method in METHODS] + [("cic", domain) for domain in TASKS if domain != "walker"]
+WHOLE = [(method, "gridworld") for method in METHODS] + [("cic", domain) for domain in TASKS if domain != "gridworld"]
 SHORT = ["--steps", "120", "--warmup", "60", "--update-every", "4", "--quiet"]
 
 

@@ -76,6 +76,7 @@ print(peak() - before)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts memory as Linux does")
+@pytest.mark.slow
 def test_a_paper_size_update_stays_under_600_mb() -> None:
     found = subprocess.run([sys.executable, "-c", _MEMORY], capture_output=True, text=True, check=True)
     assert int(found.stdout) < 600e6

@@ -172,6 +172,7 @@ def test_stopped_and_continued_is_the_same_to_the_bit(where: str, tmp_path: Path
     assert outcomes(tmp_path / "parts") == outcomes(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_a_url_never_holds_half_a_checkpoint(tmp_path: Path) -> None:
     """Whatever the moment at which a node dies, what it leaves in the store can be continued to the same bits."""
     plan = tiny_plan(more=LONG)
