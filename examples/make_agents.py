@@ -26,7 +26,7 @@ from cic.runs.shipped import FOLDER
 from cic.runs.storage import write_folder, write_json
 
 # 100,000 steps of learning (point_mass: 50,000), then 64 skills for 250 steps each without updates: the library
-LIBRARY = "--library 64 --library-steps 250"
+LIBRARY = "--library 64 --library-starts 1 --library-steps 250"
 COMMANDS = {
     "point_mass": "--domain point_mass --normaliser std --skill-dim 16 --skill-every 100 "
     f"--steps 66000 {LIBRARY} --seed 0",

@@ -117,22 +117,31 @@ def test_the_pull_is_towards_the_skills_action_and_fades(tmp_path: Path) -> None
 # ---- the library -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("starts", [1, 2])
 @pytest.mark.parametrize("copies", [1, 3])
-def test_the_end_of_pretraining_is_a_library(tmp_path: Path, copies: int) -> None:
-    """Without noise or updates, each skill from the start of an episode, for as long as it was asked."""
-    config = pretrain_config(num_envs=copies, steps=200 * copies, library=3 * copies, library_steps=20)
+def test_the_end_of_pretraining_is_a_library(tmp_path: Path, copies: int, starts: int) -> None:
+    """Without noise or updates, each skill from the start of some episodes, for as long as it was asked."""
+    library = {"library": 3 * copies, "library_starts": starts, "library_steps": 20}
+    config = pretrain_config(num_envs=copies, steps=(140 + 60 * starts) * copies, **library)
     tape = Tape()
     env, agent = WatchedEnv(FakeEnv([1000] * copies), tape), WatchedAgent(FakeAgent(), tape)
     make_loop(tmp_path / "run", "pretrain", config, env, agent).train()
     found = Run(tmp_path / "run").library()
-    assert found["skills"].shape == (3 * copies, 4)
-    assert found["paths"].shape == (3 * copies, STATES, 2)
-    assert [i for i, reset in enumerate(tape.reset) if reset.any()] == [139, 159, 179, 199]
-    ends = [copy * 100 + 1 + part for part in (1, 2, 3) for copy in range(copies)]
+    assert found["skills"].shape == (3 * copies * starts, 4)
+    assert found["paths"].shape == (3 * copies * starts, STATES, 2)
+    rounds = 3 * starts
+    assert [i for i, reset in enumerate(tape.reset) if reset.any()] == [139 + 20 * i for i in range(rounds + 1)]
+    ends = [copy * 100 + 2 + part for part in range(rounds) for copy in range(copies)]
     assert sorted(found["paths"][:, 0, 0].tolist()) == sorted(ends), "who it was and in which episode"
     np.testing.assert_array_equal(found["paths"][:, 0, 1], 0)
     np.testing.assert_array_equal(found["paths"][:, -1, 1], 20)
-    assert len(np.unique(found["skills"], axis=0)) == 3 * copies
+    skills, episodes = np.unique(found["skills"], axis=0, return_inverse=True)
+    assert len(skills) == 3 * copies
+    for skill in range(len(skills)):
+        who, episode = np.divmod(np.sort(found["paths"][episodes.reshape(-1) == skill, 0, 0]) - 2, 100)
+        assert len(who) == starts
+        assert len(set(who)) == 1, "of one copy"
+        np.testing.assert_array_equal(episode, episode[0] + np.arange(starts), "one after another")
     assert max(tape.acted) < 140, "nothing explores there"
     assert max(tick for tick, _ in tape.updates) < 140
 
@@ -146,14 +155,14 @@ def test_without_it_the_last_skills_of_the_training_are_the_library(tmp_path: Pa
 
 def test_a_library_that_takes_all_steps_is_refused() -> None:
     with pytest.raises(UserError, match="the library takes 200 steps, the run has 200"):
-        pretrain_config(steps=200, library=10, library_steps=20)
+        pretrain_config(steps=200, library=5, library_starts=2, library_steps=20)
 
 
 @pytest.mark.usefixtures("short_regressions")
 def test_a_finetuning_finds_the_library_of_its_pretraining(tmp_path: Path) -> None:
     small = {"scale": "smoke", "hidden": 16, "batch": 16, "warmup": 40, "quiet": True}
     before = cic.pretrain(
-        "gridworld", out=tmp_path / "before", steps=200, skill_dim=4, library=5, library_steps=20, **small
+        "gridworld", out=tmp_path / "before", steps=400, skill_dim=4, library=5, library_steps=20, **small
     ).path
     own = {"search": "library", "steps": 60, "trial_steps": 5, "eval_episodes": 1}
     after = cic.finetune(before, "gridworld-reach_top_left", out=tmp_path / "after", **own, **small).path

@@ -39,9 +39,9 @@ SKILLS, STARTS = 256, 3
 SMALL = {"hidden": 64, "batch": 128, "lr": 1e-3, "log_every": 5_000, "checkpoint_every": 100_000, "skill_every": 100}
 COPIES = {"num_envs": 8, "update_every": 8, "library": 96}
 PRETRAIN: dict[str, dict[str, Any]] = {
-    "point_mass": {**SMALL, **COPIES, "steps": 144_000, "warmup": 1_000, "library_steps": 500},
-    "walker": {**COPIES, "steps": 124_000, "library_steps": 250},
-    "quadruped": {**COPIES, "steps": 124_000, "library_steps": 250},
+    "point_mass": {**SMALL, **COPIES, "steps": 240_000, "warmup": 1_000, "library_steps": 500},
+    "walker": {**SMALL, **COPIES, "steps": 168_000, "library_steps": 250},
+    "quadruped": {**SMALL, **COPIES, "steps": 168_000, "library_steps": 250},
 }
 CIC = {"normaliser": "std", "skill_dim": 16}
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -111,7 +111,7 @@ def attempt(path: Path) -> list[dict[str, Any]]:
         else space.sample(SKILLS, np.random.default_rng(7))
     )
     truth = returns(agent, domain, every, seed=10_000)
-    known = returns(agent, domain, library.skills, seed=10_000)
+    known = returns(agent, domain, library.candidates, seed=10_000)
     names = [name for name, cls in searches().items() if space.kind in cls.fits]
     if resolve("auto", agent.objective) != "regress":
         names.remove("regress")

@@ -18,7 +18,7 @@ import cic
 
 SMALL = {"hidden": 64, "batch": 128, "lr": 1e-3, "log_every": 5_000, "checkpoint_every": 100_000, "quiet": True}
 PRETRAIN = {
-    "steps": 144_000,
+    "steps": 240_000,
     "num_envs": 8,
     "update_every": 8,
     "warmup": 1_000,
@@ -28,11 +28,9 @@ PRETRAIN = {
     "reward": "discriminator",
     "milestones": (),
 }
-LIBRARY = {"library": 96, "library_steps": 500}
+LIBRARY = {"library": 96, "library_starts": 3, "library_steps": 500}
 BUDGET = {**SMALL, "steps": 3_000, "warmup": 400}
 SEARCH = {"search": "library", "search_steps": 2_000, "trial_steps": 100, "finalists": 4, "check_steps": 600}
-UPDATES: dict[str, dict[str, Any]] = {"": {}, "1": {"update_every": 1}}
-"""The loop's default, an update per two steps; and one per step, for both sides."""
 CORNERS = ("top_left", "top_right", "bottom_left", "bottom_right")
 KEPT = ("config.json", "metrics.jsonl", "result.json", "trials.json", "alone.json")
 
@@ -44,15 +42,14 @@ def run(out: Path, seeds: list[int]) -> None:
         if not (skills / "result.json").exists():
             cic.pretrain("point_mass", "cic", out=skills, seed=seed, **SMALL, **PRETRAIN, **LIBRARY)
         for corner in CORNERS:
-            for name, updates in UPDATES.items():
-                task, shared = f"point_mass-reach_{corner}", {"seed": seed, **BUDGET, **updates}
-                tuned, scratch = (out / str(seed) / f"{corner}-{kind}{name}" for kind in ("cic", "scratch"))
-                if not (tuned / "alone.json").exists():
-                    result = cic.finetune(skills, task, out=tuned, **shared, **SEARCH).result
-                    alone = cic.evaluate(skills, skill=np.array(result["skill"]), seed=seed).returns[f"reach_{corner}"]
-                    (tuned / "alone.json").write_text(json.dumps({"skill_alone": float(np.mean(alone))}))
-                if not (scratch / "result.json").exists():
-                    cic.finetune(None, task, out=scratch, **shared)
+            task, shared = f"point_mass-reach_{corner}", {"seed": seed, **BUDGET}
+            tuned, scratch = (out / str(seed) / f"{corner}-{kind}" for kind in ("cic", "scratch"))
+            if not (tuned / "alone.json").exists():
+                result = cic.finetune(skills, task, out=tuned, **shared, **SEARCH).result
+                alone = cic.evaluate(skills, skill=np.array(result["skill"]), seed=seed).returns[f"reach_{corner}"]
+                (tuned / "alone.json").write_text(json.dumps({"skill_alone": float(np.mean(alone))}))
+            if not (scratch / "result.json").exists():
+                cic.finetune(None, task, out=scratch, **shared)
 
 
 def keep(source: Path, data: Path) -> None:
@@ -70,14 +67,13 @@ def read(path: Path) -> dict[str, Any]:
     return found
 
 
-def table(data: Path, name: str) -> None:
+def table(data: Path) -> None:
     rows = []
-    print(f"\n{name or '2'}: {BUDGET | SEARCH | UPDATES[name]}\n")
     print("| seed | corner | skill alone | finetuned | kept | scratch |\n|---|---|---|---|---|---|")
-    for tuned in sorted(data.glob(f"*/*-cic{name}/result.json")):
-        seed, corner = tuned.parts[-3], tuned.parent.name.removesuffix(f"-cic{name}")
+    for tuned in sorted(data.glob("*/*-cic/result.json")):
+        seed, corner = tuned.parts[-3], tuned.parent.name.removesuffix("-cic")
         result, alone = read(tuned), read(tuned.parent / "alone.json")["skill_alone"]
-        other = tuned.parent.parent / f"{corner}-scratch{name}" / "result.json"
+        other = tuned.parent.parent / f"{corner}-scratch" / "result.json"
         scratch = read(other)["return"] if other.exists() else np.nan
         rows.append([alone, result["return"], scratch])
         print(f"| {seed} | {corner} | {alone:.0f} | {result['return']:.0f} | {result['kept']} | {scratch:.0f} |")
@@ -104,8 +100,7 @@ def main() -> None:
     elif given.verb == "keep":
         keep(given.source, given.data)
     else:
-        for name in UPDATES:
-            table(given.data, name)
+        table(given.data)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,14 @@ BOX = SkillSpace("box", 2)
 def random_library(seed: int, count: int, states: int = 6, obs: int = 3) -> Library:
     rng = np.random.default_rng(seed)
     scale = rng.uniform(0.1, 50, obs)  # units of measurement that differ
-    return Library(rng.random((count, 2), np.float32), (rng.random((count, states, obs)) * scale).astype(np.float32))
+    skills = rng.random((count, 2), np.float32)[rng.integers(count, size=count)]  # some have several paths
+    return Library(skills, (rng.random((count, states, obs)) * scale).astype(np.float32))
+
+
+def per_skill(library: Library, of_paths: list[float]) -> list[float]:
+    """Means over the paths of each candidate, by hand."""
+    paths = list(zip(library.skills, of_paths, strict=True))
+    return [np.mean([value for skill, value in paths if (skill == one).all()]) for one in library.candidates]
 
 
 def by_hand(library: Library, states: np.ndarray) -> np.ndarray:
@@ -47,7 +54,7 @@ def test_what_is_unknown_lies_far_from_starts_and_labelled_states(seed: int, cou
         np.mean([np.linalg.norm(places - state, axis=1).min() for state in by_hand(library, path[8::4])])
         for path in library.paths
     ]
-    np.testing.assert_allclose(distances(library, obs), expected, atol=1e-6)
+    np.testing.assert_allclose(distances(library, obs), per_skill(library, expected), atol=1e-6)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -58,7 +65,7 @@ def test_a_regression_knows_where_rewards_grow(seed: int) -> None:
     obs = (rng.random((400, 3)) * scale).astype(np.float32)
     obs = obs[obs[:, 0] < 0.7 * scale[0]]
     scores = predicted_scores(library, obs, (obs / scale) @ np.float32([1, 0.2, 0]))
-    truth = (library.ends / scale @ np.float32([1, 0.2, 0])).mean(axis=1)
+    truth = per_skill(library, (library.ends / scale @ np.float32([1, 0.2, 0])).mean(axis=1))
     np.testing.assert_allclose(scores, truth, atol=0.06)
     assert np.corrcoef(scores, truth)[0, 1] > 0.95
 
@@ -83,6 +90,14 @@ def test_what_is_no_number_and_what_never_changes_counts_for_nothing() -> None:
     assert np.isfinite(predicted_scores(library, obs, np.where(reward == 2, np.nan, reward))).all()
     assert (predicted_scores(library, obs, np.full(5, np.nan, np.float32)) == 0).all()
     assert np.isfinite(distances(library, obs)).all()
+
+
+def test_each_skill_is_a_candidate_once() -> None:
+    skills = np.float32([[0, 1], [1, 0], [0, 1], [1, 1], [0, 1]])
+    library = Library(skills, np.zeros((5, 4, 3), np.float32))
+    assert sorted(map(tuple, library.candidates.tolist())) == [(0, 1), (1, 0), (1, 1)]
+    scores = dict(zip(map(tuple, library.candidates.tolist()), library.per_skill(np.arange(5.0)), strict=True))
+    assert scores == {(0, 1): 2.0, (1, 0): 1.0, (1, 1): 3.0}
 
 
 # ---- from the replay -------------------------------------------------------------------------------------------

@@ -29,18 +29,31 @@ EVERY = 4  # how many of them, and of labelled states, stand for each other when
 
 
 class Library(NamedTuple):
-    """K skills and states along the path of each, evenly spaced from its first to its last."""
+    """P paths, the skill of each and states along it, evenly spaced from its first to its last.
 
-    skills: Array  # (K, dim)
-    paths: Array  # (K, STATES, obs)
+    A skill may have several, from different starts.
+    """
+
+    skills: Array  # (P, dim)
+    paths: Array  # (P, STATES, obs)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         return self._asdict()
 
     @property
     def ends(self) -> Array:
-        """(K, T/2, obs): the second half of each path, which is where a skill gets to."""
+        """(P, T/2, obs): the second half of each path, which is where a skill gets to."""
         return self.paths[:, self.paths.shape[1] // 2 :]
+
+    @property
+    def candidates(self) -> Array:
+        """(K, dim): its different skills."""
+        return np.unique(self.skills, axis=0)
+
+    def per_skill(self, of_paths: npt.NDArray[Any]) -> Doubles:
+        """(K,): the mean over the paths of each candidate."""
+        _, skill, paths = np.unique(self.skills, axis=0, return_inverse=True, return_counts=True)
+        return np.bincount(skill.reshape(-1), of_paths, len(paths)) / paths
 
 
 def checked(arrays: dict[str, npt.NDArray[Any]], dim: int, obs: int) -> Library | None:
@@ -63,7 +76,7 @@ def checked(arrays: dict[str, npt.NDArray[Any]], dim: int, obs: int) -> Library 
 
 
 def from_replay(replay: Replay, count: int, steps: int) -> Library | None:
-    """The latest `count` skills that acted for at least `steps` steps in one piece; None if there are none."""
+    """The latest `count` paths on which a skill acted for at least `steps` steps in one piece; None without any."""
     skills, paths = [], []
     for skill, path in replay.skill_paths():
         if len(path) > steps:
@@ -75,32 +88,32 @@ def from_replay(replay: Replay, count: int, steps: int) -> Library | None:
 
 
 def distances(library: Library, obs: Array) -> Doubles:
-    """(K,): how far the second half of each skill's path lies from what is known, a mean of distances to the nearest.
+    """(K,): how far the second half of each skill's paths lies from what is known, a mean of distances to the nearest.
 
     Known are the states `obs` (N, obs) and those in which the skills began.
     """
     known = _standardised(np.concatenate([library.paths[:, 0], obs[::EVERY]]), library)
-    asked = _standardised(library.ends[:, ::EVERY], library)  # (K, T, obs)
-    squares = (known**2).sum(axis=1) - 2 * asked @ known.T  # (K, T, N), less the square of what is asked
+    asked = _standardised(library.ends[:, ::EVERY], library)  # (P, T, obs)
+    squares = (known**2).sum(axis=1) - 2 * asked @ known.T  # (P, T, N), less the square of what is asked
     nearest = squares.min(axis=-1) + (asked**2).sum(axis=-1)
-    return np.asarray(np.sqrt(np.maximum(nearest, 0)).mean(axis=1))
+    return library.per_skill(np.sqrt(np.maximum(nearest, 0)).mean(axis=1))
 
 
 def predicted_scores(library: Library, obs: Array, reward: Array) -> Doubles:
-    """(K,): the mean reward over the second half of each skill's path, by a regression on labelled states.
+    """(K,): the mean reward over the second half of each skill's paths, by a regression on labelled states.
 
     It is the mean of three small networks. Nearest neighbours know no direction: where rewards grow towards a place
     that no trial has reached, they cannot say so.
     """
     usable = np.isfinite(reward)
     if not usable.any():
-        return np.zeros(len(library.skills))
+        return np.zeros(len(library.candidates))
     known, goal = _tensor(_standardised(obs[usable], library)), _tensor(reward[usable])[:, None]
     asked = _tensor(_standardised(library.ends, library))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         found = [_regression(known, goal)(asked).squeeze(-1).mean(dim=1) for _ in range(3)]
-    return np.asarray(torch.stack(found).mean(dim=0).numpy(), np.float64)
+    return library.per_skill(torch.stack(found).mean(dim=0).numpy())
 
 
 def _regression(x: Tensor, y: Tensor) -> Callable[[Tensor], Tensor]:

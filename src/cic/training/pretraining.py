@@ -69,19 +69,30 @@ class Pretraining(Phase):
     @property
     def _library_begins(self) -> int:
         """The step at which so many rounds are left as the copies need together."""
-        copies = self.config.num_envs
-        last, rounds = -(-self.config.steps // copies) * copies, -(-self.config.library // copies)
-        return last - rounds * self.config.library_steps * copies
+        config, copies = self.config, self.config.num_envs
+        last, rounds = -(-config.steps // copies) * copies, -(-config.library // copies) * config.library_starts
+        return last - rounds * config.library_steps * copies
 
     def after_step(self, reward: Array, done: Bools) -> None:
         space = self.loop.agent.objective.skills
         self._skills.space = space  # a curriculum lets it grow
-        self._skills.advance(done | self.cuts(), space.every if self.learns() else None)
+        episode = self._library_episode()
+        if episode:
+            self._skills.again()
+        else:
+            begins = done | (episode is not None)
+            self._skills.advance(begins, space.every if self.learns() else None)
 
     def cuts(self) -> bool:
-        """Each skill of the library begins with an episode."""
-        into = self.loop.step + self.config.num_envs - self._library_begins
-        return self.config.library > 0 and into >= 0 and into % (self.config.library_steps * self.config.num_envs) == 0
+        return self._library_episode() is not None
+
+    def _library_episode(self) -> int | None:
+        """Which episode of its skill every copy begins after this step, if one of the library's does."""
+        config = self.config
+        into, length = self.loop.step + config.num_envs - self._library_begins, config.library_steps * config.num_envs
+        if not config.library or into < 0 or into % length:
+            return None
+        return into // length % config.library_starts
 
     def after_restart(self) -> None:
         self._skills.advance(np.ones(self.config.num_envs, np.bool_), None)
@@ -122,7 +133,9 @@ class Pretraining(Phase):
         space, config = self.loop.agent.objective.skills, self.config
         if space.kind == "none":
             return
-        count, steps = config.library or 128, config.library_steps if config.library else space.every or 200
+        count, steps = 128, space.every or 200
+        if config.library:
+            count, steps = config.library * config.library_starts, config.library_steps
         if (found := from_replay(self.loop.replay, count, steps)) is not None:
             self.loop.run.save_library(found.arrays())
 

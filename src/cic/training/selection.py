@@ -61,6 +61,10 @@ class RandomSkills:
             self.current[expired] = self.space.sample(int(expired.sum()), self.rng)
             self.age[expired] = 0
 
+    def again(self) -> None:
+        """All copies begin anew with the skills that they have."""
+        self.age[:] = 0
+
     def state(self) -> dict[str, npt.NDArray[Any]]:
         return {"current": self.current, "age": self.age}
 

@@ -100,18 +100,22 @@ class PretrainConfig(LoopConfig[L], Generic[O, L]):
     """Skills that act for a hundred steps from three starts each at every milestone, in an environment of their own, to
     log how much a skill matters; 0 for none."""
     library: int = 0
-    """Skills that act for `library_steps` each at the end, without noise or updates, so that a finetuning knows what
-    they do; 0 takes the last skills of the training itself, whose policy is a little older."""
+    """Skills that act at the end, without noise or updates, so that a finetuning knows what they do; 0 takes the last
+    skills of the training itself, whose policy is a little older."""
+    library_starts: int = 3
+    """Episodes that each of those skills begins: from one alone, a skill that stays looks like one that goes there."""
     library_steps: int = 250
-    """Steps of each of those skills."""
+    """Steps of each of those episodes."""
     options: O
     """The method's own options."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.diagnosed >= 0, f"diagnosed must not be negative, not {self.diagnosed}")
-        require(self.library >= 0 and self.library_steps >= 1, "library must not be negative, library_steps at least 1")
-        taken = self.library * self.library_steps
+        require(self.library >= 0, f"library must not be negative, not {self.library}")
+        require(self.library_starts >= 1, f"library_starts must be at least 1, not {self.library_starts}")
+        require(self.library_steps >= 1, f"library_steps must be at least 1, not {self.library_steps}")
+        taken = self.library * self.library_starts * self.library_steps
         require(taken < self.steps, f"the library takes {taken} steps, the run has {self.steps}: make it smaller")
 
 

@@ -32,7 +32,7 @@ class FromLibrary(Search):
         super().__init__(problem)
 
     def propose(self) -> Iterator[Candidate]:
-        skills, budget = self._library.skills, self.problem.budget
+        skills, budget = self._library.candidates, self.problem.budget
         steps, copies = self.problem.config.trial_steps, self.problem.num_envs
         tried: list[int] = []
         while len(tried) < min(max(self.count(steps) // 3, 1), len(skills)):
