@@ -70,19 +70,32 @@ def checked(path: Path, tuned: float, copies: int = 1, **settings: Any) -> tuple
 def test_the_better_of_skill_and_tuned_policy_is_kept(tmp_path: Path, tuned: float, kept: str, copies: int) -> None:
     _, tape, result = checked(tmp_path / "run", tuned, copies, check_steps=24 * copies)
     assert result["kept"] == kept
-    assert result["checked"]["skill"] == pytest.approx(SKILL, rel=1e-5)
-    assert result["checked"]["tuned"] == pytest.approx(tuned, rel=1e-5)
+    assert result["checked"]["skill"] == pytest.approx([SKILL] * 3, rel=1e-5)
+    assert result["checked"]["tuned"] == pytest.approx([tuned] * 3, rel=1e-5)
     assert result["checked"]["steps"] == 12 * copies, "the second half of each part"
-    alone = np.arange(24) // 6 % 2 == 0
+    alone = np.arange(24) // 4 % 2 == 0
     np.testing.assert_allclose(np.array(tape.action[76:])[alone], SKILL, rtol=1e-5)
     np.testing.assert_allclose(np.array(tape.action[76:])[~alone], tuned, rtol=1e-5)
     expected = SKILL if kept == "skill" else tuned
     saved = cic.load(tmp_path / "run").act(np.zeros((1, 2), np.float32))
     np.testing.assert_allclose(saved, expected, rtol=1e-5)
-    assert np.array(tape.reset)[:, 0].nonzero()[0].tolist() == [75, 81, 87, 93], "each part begins with an episode"
-    first, also_first, second, also_second = tape.seeds
-    assert first == also_first != second == also_second, "from two starts, the same for both"
+    assert np.array(tape.reset)[:, 0].nonzero()[0].tolist() == [75, 79, 83, 87, 91, 95], "each part an episode"
+    assert tape.seeds[::2] == tape.seeds[1::2], "from starts that are the same for both"
+    assert len(set(tape.seeds)) == 3
     assert max(tick for tick, _ in tape.updates) < 76, "what is checked does not change"
+
+
+@pytest.mark.parametrize(
+    ("alone", "tuned", "kept"),
+    [([1, 2, 3], [2, 3, 4], "tuned"), ([1, 2, 3], [9, 9, 2], "skill"), ([0, 0, 0], [0, 0, 0], "skill")],
+)
+def test_the_tuned_policy_must_be_better_from_each_start(
+    tmp_path: Path, alone: list[float], tuned: list[float], kept: str
+) -> None:
+    loop, _, _ = checked(tmp_path / "run", 0.8, check_steps=24)
+    assert isinstance(loop.phase, Finetuning)
+    loop.phase.checked[:] = np.stack([np.transpose([alone, tuned]), np.ones((3, 2))], axis=2)
+    assert loop.phase._keep_the_better()["kept"] == kept
 
 
 def test_without_a_check_the_tuned_policy_is_kept_and_every_update_made(tmp_path: Path) -> None:

@@ -26,10 +26,11 @@ import cic
 from cic import envs
 from cic.core.types import Array
 from cic.learning.agent import Agent
+from cic.learning.replay import Replay
 from cic.runs.folder import Run
 from cic.training.evaluation import rollout
 from cic.training.finetuning import resolve
-from cic.training.library import Library, checked, predicted_scores
+from cic.training.library import STATES, Library, checked, predicted_scores
 from cic.training.searches import Problem, Search, make_search, searches
 from cic.training.searches.base import Seen
 from cic.training.selection import SearchConfig
@@ -50,7 +51,9 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "diayn": ("diayn", {}),
     "aps": ("aps", {}),
 }
-TRIAL: dict[str, dict[str, Any]] = {"library": {"trial_steps": 100, "finalists": 4}}
+TRIAL: dict[str, dict[str, Any]] = {"library": {"trial_steps": 150, "finalists": 3}}
+TAIL = "library (replay)"
+"""The same search with the last skills of the training itself as its library."""
 
 
 def pretrain(path: Path) -> None:
@@ -65,9 +68,10 @@ class Searcher:
     """One search in one copy of the environment."""
 
     def __init__(self, name: str, budget: int, task: str, agent: Agent, library: Library | None, seed: int) -> None:
-        self.name, self.budget, self.task, self.agent = name, budget, task, agent
+        self.name, self.budget, self.task, self.agent, self.library = name, budget, task, agent, library
         self.obs: list[Array] = []
         self.reward: list[float] = []
+        name = name.removesuffix(" (replay)")
         config = SearchConfig(**TRIAL.get(name, {}))
         inside = Problem(agent.objective.skills, config, budget, seed, 1, library, self.seen, self.inferred)
         self.search: Search = make_search(inside, name)
@@ -87,6 +91,21 @@ class Searcher:
         self.reward.append(reward)
         self.search.observe(np.array([reward], np.float32))
         return len(self.search.trials) > tried and self.search.fresh
+
+
+def tail(run: Run, agent: Agent, count: int = 128) -> Library:
+    """What a pre-training without a library of its own leaves: its last skills, each as long as it acted."""
+    loaded, length = run.load_checkpoint(), agent.objective.skills.every or 200
+    assert loaded is not None
+    records = loaded[1]["replay"]
+    copies, slots = records["obs"].shape[:2]
+    replay = Replay(
+        agent.spaces, agent.objective.skills.dim, copies * slots, copies, tasks=records["task_rewards"].shape[-1]
+    )
+    replay.restore(records)
+    own = [(skill, path) for skill, path in replay.skill_paths() if len(path) == length + 1][:count]
+    places = np.linspace(0, length, STATES).round().astype(np.int64)
+    return Library(np.stack([skill for skill, _ in own]), np.stack([path[places] for _, path in own]))
 
 
 def returns(agent: Agent, domain: str, skills: Array, seed: int) -> dict[str, npt.NDArray[np.float64]]:
@@ -111,13 +130,15 @@ def attempt(path: Path) -> list[dict[str, Any]]:
         else space.sample(SKILLS, np.random.default_rng(7))
     )
     truth = returns(agent, domain, every, seed=10_000)
-    known = returns(agent, domain, library.candidates, seed=10_000)
+    last = tail(run, agent)
+    libraries = {"library": library, TAIL: last}
+    known = {name: returns(agent, domain, each.candidates, seed=10_000) for name, each in libraries.items()}
     names = [name for name, cls in searches().items() if space.kind in cls.fits]
     if resolve("auto", agent.objective) != "regress":
         names.remove("regress")
     jobs = [
-        Searcher(name, budget, task, agent, library, int(seed))
-        for name in names
+        Searcher(name, budget, task, agent, libraries.get(name), int(seed))
+        for name in [*names, TAIL]
         for budget in BUDGETS
         for task in truth
     ]
@@ -145,12 +166,12 @@ def attempt(path: Path) -> list[dict[str, Any]]:
         here = paid[job.task][at : at + len(tried[place])]
         at += len(tried[place])
         scores = np.array(job.search.scores())
-        if job.name == "library":
-            scores, here = predicted_scores(library, *job.seen(len(job.obs))), known[job.task]
+        if job.library is not None:
+            scores, here = predicted_scores(job.library, *job.seen(len(job.obs))), known[job.name][job.task]
         rows.append({
             "run": path.name, "search": job.name, "budget": job.budget, "task": job.task,
             "best": float(truth[job.task].max()), "typical": float(truth[job.task].mean()),
-            "best_of_library": float(known[job.task].max()),
+            "best_of_library": float(known[job.name][job.task].max()) if job.name in known else None,
             "return": float(reached[job.task][place]), "correlation": spearman(scores, here),
         })  # fmt: skip
     return rows

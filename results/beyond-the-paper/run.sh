@@ -10,6 +10,6 @@ run() { # METHOD DOMAIN STEPS [settings]
 case $part in
 point_mass) for method in metra diayn cic; do run $method point_mass 20000; done ;;
 walker) for method in visr becl csf dads; do run $method walker 20000 --preset urlb; done ;;
-zero-shot) for method in fb hilp; do run $method walker 50000 --update-every 4; done ;;
-ant) for method in metra diayn cic; do run $method ant 40000 --update-every 4; done ;;
+zero-shot) for method in fb hilp; do run $method walker 200000 --num-envs 8 --update-every 8; done ;;
+ant) for method in metra diayn cic; do run $method ant 240000 --num-envs 8 --update-every 8; done ;;
 esac

@@ -2,8 +2,8 @@
 
 The budget, to the step: the search; learning, in which the updates that came due in the search teach the critic alone
 first, so that it knows the policy before it moves it; and at last, if asked for, a check, in which the chosen skill
-alone and the tuned policy act without noise, from the same starts. Then what is returned is not worse than the skill,
-as far as the budget can tell.
+alone and the tuned policy act without noise, from the same starts. The tuned policy is kept if it was better from each
+of them. Then what is returned is not worse than the skill, as far as the budget can tell.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 
 CHECK = 1_000  # and on: starts that no trial of a search has had
+STARTS = 3  # of a check
 
 
 class Finetuning(Phase):
@@ -63,7 +64,9 @@ class Finetuning(Phase):
         self._first_update = max(config.warmup, budget) if self.search.searching else config.warmup
         if config.skill is not None:
             self.search.chosen = np.array(config.skill, np.float32)
-        self.checked = np.zeros((2, 2))  # reward and steps of the skill alone, and of the tuned policy
+        self.checked = np.zeros(
+            (STARTS, 2, 2)
+        )  # per start: reward and steps of the skill alone, and of the tuned policy
         self._cuts, self._start = False, 0
 
     # ---- acting ------------------------------------------------------------------------------------------------
@@ -76,33 +79,27 @@ class Finetuning(Phase):
         return self.loop.step < self.config.warmup and self.search.name == "fixed"
 
     def act(self, obs: Array, skill: Array) -> Array:
-        place = self._place_in_check(self.loop.step)
-        if place == 0:
-            return self.loop.agent.act(obs, skill, actor=self.skill_actor)
-        return self.loop.agent.act(obs, skill, explore=place is None)
+        part = self._part_of_check(self.loop.step)
+        if part is None:
+            return self.loop.agent.act(obs, skill, explore=True)
+        return self.loop.agent.act(obs, skill, actor=self.skill_actor if part % 2 == 0 else None)
 
     def _part_of_check(self, step: int) -> int | None:
-        """0 to 3: the skill alone and the tuned policy, from one start and from another; None before, and without."""
+        """The skill alone (even) and the tuned policy (odd) from one start after another; None before, and without."""
         left, length = self.config.steps - step, self.config.check_steps
         if not length or left > length or self.inherited is None:
             return None
-        return min(4 * (length - left) // length, 3)
-
-    def _place_in_check(self, step: int) -> int | None:
-        """0 while the skill alone acts, 1 while the tuned policy does."""
-        part = self._part_of_check(step)
-        return None if part is None else part % 2
+        return min(2 * STARTS * (length - left) // length, 2 * STARTS - 1)
 
     def _counts_in_check(self, step: int) -> bool:
         """The second half of each part: where a policy gets to, not how far off it began."""
         left, length = self.config.steps - step, self.config.check_steps
-        return 8 * (length - left) // length % 2 == 1
+        return 4 * STARTS * (length - left) // length % 2 == 1
 
     def after_step(self, reward: Array, done: Bools) -> None:
-        place = self._place_in_check(self.loop.step)
-        if place is not None and self._counts_in_check(self.loop.step):
-            self.checked[place] += float(reward.sum(dtype=np.float64)), len(reward)
         part, coming = (self._part_of_check(step) for step in (self.loop.step, self.loop.step + len(reward)))
+        if part is not None and self._counts_in_check(self.loop.step):
+            self.checked[part // 2, part % 2] += float(reward.sum(dtype=np.float64)), len(reward)
         self._cuts, self._start = coming != part, CHECK + (coming or 0) // 2
         if self.search.searching:
             tried = len(self.search.trials)
@@ -128,7 +125,7 @@ class Finetuning(Phase):
 
     def learns(self) -> bool:
         """Not while it is checked what was learned."""
-        return self._place_in_check(self.loop.step) is None
+        return self._part_of_check(self.loop.step) is None
 
     def moves_actor(self) -> bool:
         return self._actor_updates() >= 0
@@ -206,14 +203,14 @@ class Finetuning(Phase):
         return told | kept
 
     def _keep_the_better(self) -> dict[str, Any]:
-        (alone, steps), (tuned, more) = self.checked
-        if not steps or not more:
+        reward, steps = self.checked[..., 0], self.checked[..., 1]
+        if not steps.all():
             return {"kept": "tuned"}
-        alone, tuned = float(alone / steps), float(tuned / more)
-        if alone >= tuned:
+        alone, tuned = (reward / steps).T
+        kept = "tuned" if (tuned > alone).all() else "skill"
+        if kept == "skill":
             self.loop.agent.learner.actor.load_state_dict(self.skill_actor.state_dict())
-        kept = "skill" if alone >= tuned else "tuned"
-        return {"kept": kept, "checked": {"skill": alone, "tuned": tuned, "steps": int(steps + more)}}
+        return {"kept": kept, "checked": {"skill": alone.tolist(), "tuned": tuned.tolist(), "steps": int(steps.sum())}}
 
     # ---- checkpoints -------------------------------------------------------------------------------------------
 
