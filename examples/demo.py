@@ -19,13 +19,13 @@ import cic
 from cic.report.skills import describe
 
 SMALL = {"hidden": 64, "batch": 128, "lr": 1e-3, "log_every": 5_000, "checkpoint_every": 20_000}
-# In eight copies of the environment: 96,000 steps of learning, then 96 skills from three starts for 500 steps each,
+# In eight copies of the environment: 96,000 steps of learning, then 96 skills from five starts for 500 steps each,
 # without updates, to know which way they go. The discriminator's reward makes skills differ; CIC as released pays all
 # of them alike.
-LIBRARY = {"library": 96, "library_starts": 3, "library_steps": 500}
+LIBRARY = {"library": 96, "library_starts": 5, "library_steps": 500}
 PRETRAIN = {
     **SMALL,
-    "steps": 240_000,
+    "steps": 336_000,
     "num_envs": 8,
     "update_every": 8,
     "warmup": 1_000,

@@ -17,7 +17,7 @@ from cic.learning.objectives import get_objective
 from cic.runs.folder import Inheritance, Run
 from cic.runs.storage import read_json
 from cic.training.finetuning import Finetuning, resolve
-from cic.training.library import STATES
+from cic.training.library import STATES, Library
 from cic.training.loop import Loop
 
 SKILL = 0.5
@@ -175,7 +175,14 @@ def test_a_library_that_takes_all_steps_is_refused() -> None:
 def test_a_finetuning_finds_the_library_of_its_pretraining(tmp_path: Path) -> None:
     small = {"scale": "smoke", "hidden": 16, "batch": 16, "warmup": 40, "quiet": True}
     before = cic.pretrain(
-        "gridworld", out=tmp_path / "before", steps=400, skill_dim=4, library=5, library_steps=20, **small
+        "gridworld",
+        out=tmp_path / "before",
+        steps=400,
+        skill_dim=4,
+        library=5,
+        library_starts=2,
+        library_steps=20,
+        **small,
     ).path
     own = {"search": "library", "steps": 60, "trial_steps": 5, "eval_episodes": 1}
     after = cic.finetune(before, "gridworld-reach_top_left", out=tmp_path / "after", **own, **small).path
@@ -195,8 +202,10 @@ def test_a_finetuning_finds_the_library_of_its_pretraining(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("objective", "found"), [("cic", "grid"), ("diayn", "each"), ("aps", "regress"), ("apt", "fixed"), ("smm", "each")]
 )
-def test_auto_takes_what_fits_the_skills(objective: str, found: str) -> None:
+def test_auto_takes_the_library_or_else_what_the_paper_does(objective: str, found: str) -> None:
     cls = get_objective(objective)
     made = cls(FakeAgent.spaces, 16, cls.Options())
-    assert resolve("auto", made) == found
-    assert resolve("random", made) == "random"
+    library = Library(np.zeros((1, 16), np.float32), np.zeros((1, STATES, 2), np.float32))
+    assert resolve("auto", made) == resolve("paper", made) == resolve("paper", made, library) == found
+    assert resolve("auto", made, library) == ("library" if made.skills.kind != "none" else "fixed")
+    assert resolve("random", made, library) == "random"

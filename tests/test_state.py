@@ -253,7 +253,7 @@ def fake_setting(name: str, copies: int) -> tuple[str, Any, Parts]:
     shared: dict[str, Any] = {"num_envs": copies, "steps": 150 * copies, "warmup": 50 * copies, "log_every": 22}
     shared |= {"update_every": 3 * copies, "replay": 120 * copies, "checkpoint_every": 10**6}
     kind = "finetune" if name == "finetune" else "pretrain"
-    shared |= {"library": 2 * copies, "library_steps": 15} if name == "library" else {}
+    shared |= {"library": 2 * copies, "library_starts": 2, "library_steps": 15} if name == "library" else {}
     own = {"search": "cma", "eval_every": 40 * copies, "trial_steps": 5 * copies}
     config = finetune_config(**own, **shared) if kind == "finetune" else pretrain_config(**shared)
     cls: Any = FakePhase if name == "fake" else PHASES[kind]

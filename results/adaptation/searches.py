@@ -38,11 +38,11 @@ from cic.training.selection import SearchConfig
 BUDGETS = (1_000, 2_000, 4_000)
 SKILLS, STARTS = 256, 3
 SMALL = {"hidden": 64, "batch": 128, "lr": 1e-3, "log_every": 5_000, "checkpoint_every": 100_000, "skill_every": 100}
-COPIES = {"num_envs": 8, "update_every": 8, "library": 96}
+COPIES = {"num_envs": 8, "update_every": 8, "library": 96, "library_starts": 5}
 PRETRAIN: dict[str, dict[str, Any]] = {
-    "point_mass": {**SMALL, **COPIES, "steps": 240_000, "warmup": 1_000, "library_steps": 500},
-    "walker": {**SMALL, **COPIES, "steps": 168_000, "library_steps": 250},
-    "quadruped": {**SMALL, **COPIES, "steps": 168_000, "library_steps": 250},
+    "point_mass": {**SMALL, **COPIES, "steps": 336_000, "warmup": 1_000, "library_steps": 500},
+    "walker": {**SMALL, **COPIES, "steps": 216_000, "library_steps": 250},
+    "quadruped": {**SMALL, **COPIES, "steps": 216_000, "library_steps": 250},
 }
 CIC = {"normaliser": "std", "skill_dim": 16}
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -18,7 +18,7 @@ import cic
 
 SMALL = {"hidden": 64, "batch": 128, "lr": 1e-3, "log_every": 5_000, "checkpoint_every": 100_000, "quiet": True}
 PRETRAIN = {
-    "steps": 240_000,
+    "steps": 336_000,
     "num_envs": 8,
     "update_every": 8,
     "warmup": 1_000,
@@ -28,7 +28,7 @@ PRETRAIN = {
     "reward": "discriminator",
     "milestones": (),
 }
-LIBRARY = {"library": 96, "library_starts": 3, "library_steps": 500}
+LIBRARY = {"library": 96, "library_starts": 5, "library_steps": 500}
 BUDGET = {**SMALL, "steps": 3_000, "warmup": 400}
 SEARCH = {"search": "library", "search_steps": 2_000, "trial_steps": 150, "finalists": 3, "check_steps": 600}
 CORNERS = ("top_left", "top_right", "bottom_left", "bottom_right")

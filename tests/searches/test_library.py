@@ -82,6 +82,22 @@ def test_a_prediction_repeats_and_leaves_the_worlds_dice_alone() -> None:
     assert torch.rand(1) == drawn
 
 
+@pytest.mark.parametrize(("scale", "shift"), [(1e-4, 0.0), (1e5, -7e5)])
+def test_what_a_reward_is_measured_in_does_not_matter(scale: float, shift: float) -> None:
+    library, rng = random_library(3, 20, states=16), np.random.default_rng(3)
+    obs = library.paths[rng.integers(20, size=200), rng.integers(16, size=200)]
+    reward = obs[:, 0] / library.paths[..., 0].max()
+    plain = predicted_scores(library, obs, reward)
+    np.testing.assert_allclose(
+        (predicted_scores(library, obs, scale * reward + shift) - shift) / scale, plain, atol=1e-3
+    )
+
+
+def test_rewards_that_are_all_the_same_predict_themselves() -> None:
+    library = random_library(0, 5)
+    assert (predicted_scores(library, library.paths[:, 0], np.full(5, 0.1, np.float32)) == np.float32(0.1)).all()
+
+
 @pytest.mark.usefixtures("short_regressions")
 def test_what_is_no_number_and_what_never_changes_counts_for_nothing() -> None:
     library = random_library(0, 5)

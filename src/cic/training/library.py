@@ -108,12 +108,16 @@ def predicted_scores(library: Library, obs: Array, reward: Array) -> Doubles:
     usable = np.isfinite(reward)
     if not usable.any():
         return np.zeros(len(library.candidates))
-    known, goal = _tensor(_standardised(obs[usable], library)), _tensor(reward[usable])[:, None]
+    known, paid = _tensor(_standardised(obs[usable], library)), reward[usable].astype(np.float64)
+    middle, spread = paid.mean(), paid.std()
+    if spread <= 1e-9 * np.abs(paid).max():  # nothing to learn but rounding
+        return np.full(len(library.candidates), middle)
+    goal = _tensor((paid - middle) / spread)[:, None]  # what a reward is measured in must not matter
     asked = _tensor(_standardised(library.ends, library))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         found = [_regression(known, goal)(asked).squeeze(-1).mean(dim=1) for _ in range(3)]
-    return library.per_skill(torch.stack(found).mean(dim=0).numpy())
+    return np.asarray(middle + spread * library.per_skill(torch.stack(found).mean(dim=0).numpy()))
 
 
 def _regression(x: Tensor, y: Tensor) -> Callable[[Tensor], Tensor]:

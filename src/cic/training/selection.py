@@ -16,8 +16,9 @@ from cic.learning.objectives import SkillSpace
 @dataclass(frozen=True)
 class SearchConfig:
     search: str = "auto"
-    """How the skill is found: grid (the paper's), random, cem, cma, halving, surrogate, library, each (one-hot skills),
-    regress (methods that infer it), fixed (none, as released); auto takes the best of what fits."""
+    """How the skill is found: grid, random, cem, cma, halving, surrogate, library, each (one-hot skills), regress
+    (methods that infer it), fixed (none, as released); paper is what the paper does for the method (grid for CIC), auto
+    the library if the pre-training left one."""
     search_steps: int | None = None
     """Steps of the search: as many as the warm-up, or more. The updates that come due beyond the warm-up are made when
     the skill is chosen, on the critic alone, so that it knows the policy before it moves it."""

@@ -102,7 +102,7 @@ class PretrainConfig(LoopConfig[L], Generic[O, L]):
     library: int = 0
     """Skills that act at the end, without noise or updates, so that a finetuning knows what they do; 0 takes the last
     skills of the training itself, whose policy is a little older."""
-    library_starts: int = 3
+    library_starts: int = 5
     """Episodes that each of those skills begins: from one alone, a skill that stays looks like one that goes there."""
     library_steps: int = 250
     """Steps of each of those episodes."""

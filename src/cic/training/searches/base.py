@@ -213,7 +213,7 @@ def searches() -> dict[str, type[Search]]:
 def make_search(problem: Problem, name: str) -> Search:
     """The search by its name; refuses what does not fit the skills."""
     if name not in _REGISTRY:
-        raise unknown("search", name, [*_REGISTRY, "auto"])
+        raise unknown("search", name, [*_REGISTRY, "auto", "paper"])
     cls, kind = _REGISTRY[name], problem.space.kind
     if kind not in cls.fits:
         fitting = ", ".join(other.name for other in searches().values() if kind in other.fits)

@@ -2,7 +2,8 @@
 
 A third of the budget goes to skills that lead to where nothing is known yet. Then, one after another, the skill that
 the states labelled so far make look best is tried, from a few starts that are the same for all, and its states are
-labels too. The best of these is kept.
+labels too. Of these the best is kept, by what it got and by what the labels of all now say of it: its paths in the
+library are longer than its trials, and show whether it stays where it got to.
 """
 
 from __future__ import annotations
@@ -67,10 +68,13 @@ class FromLibrary(Search):
 
     def best(self) -> Array | None:
         """The best finalist: the trials before only gathered labels, each from wherever the one before it stopped."""
-        last = self.trials[self._labelling :] or self.trials
-        scores: dict[bytes, list[float]] = {}
-        for trial in last:
-            scores.setdefault(trial.skill.tobytes(), []).append(trial.score)
-        means = [float(np.mean(scores[trial.skill.tobytes()])) for trial in last]
-        place = int(np.argmax(means))
-        return last[place].skill if np.isfinite(means[place]) else super().best()
+        finalists = self.trials[self._labelling :]
+        if not finalists:
+            return super().best()
+        predicted = predicted_scores(self._library, *self._seen(self.spent))
+        scores = []
+        for skill, said in zip(self._library.candidates, predicted, strict=True):
+            got = [trial.score for trial in finalists if (trial.skill == skill).all()]
+            scores.append(said + np.mean(got) if got else -np.inf)
+        place = int(np.argmax(scores))
+        return self._library.candidates[place] if np.isfinite(scores[place]) else super().best()
