@@ -17,7 +17,7 @@ from cic.learning.objectives import get_objective
 from cic.runs.folder import Inheritance, Run
 from cic.runs.storage import read_json
 from cic.training.finetuning import Finetuning, resolve
-from cic.training.library import STATES, Library
+from cic.training.library import STATES
 from cic.training.loop import Loop
 
 SKILL = 0.5
@@ -202,10 +202,8 @@ def test_a_finetuning_finds_the_library_of_its_pretraining(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("objective", "found"), [("cic", "grid"), ("diayn", "each"), ("aps", "regress"), ("apt", "fixed"), ("smm", "each")]
 )
-def test_auto_takes_the_library_or_else_what_the_paper_does(objective: str, found: str) -> None:
+def test_auto_takes_what_the_paper_does(objective: str, found: str) -> None:
     cls = get_objective(objective)
     made = cls(FakeAgent.spaces, 16, cls.Options())
-    library = Library(np.zeros((1, 16), np.float32), np.zeros((1, STATES, 2), np.float32))
-    assert resolve("auto", made) == resolve("paper", made) == resolve("paper", made, library) == found
-    assert resolve("auto", made, library) == ("library" if made.skills.kind != "none" else "fixed")
-    assert resolve("random", made, library) == "random"
+    assert resolve("auto", made) == resolve("paper", made) == found
+    assert resolve("random", made) == "random"

@@ -18,7 +18,7 @@ from cic.core.types import Array, Batch, Bools
 from cic.envs.base import VectorEnv
 from cic.learning.objectives import Objective, get_objective
 from cic.training.evaluation import evaluate_task
-from cic.training.library import Library, checked
+from cic.training.library import checked
 from cic.training.phase import Arrays, Phase
 from cic.training.restoring import require_like, require_trials
 from cic.training.searches import Problem, make_search
@@ -59,7 +59,7 @@ class Finetuning(Phase):
         budget = config.warmup if config.selection.search_steps is None else config.selection.search_steps
         space, copies = objective.skills, config.num_envs
         problem = Problem(space, config.selection, budget, config.seed, copies, library, self._seen, self._inferred)
-        name = "fixed" if config.skill is not None else resolve(config.selection.search, objective, library)
+        name = "fixed" if config.skill is not None else resolve(config.selection.search, objective)
         self.search = make_search(problem, name)
         self._first_update = max(config.warmup, budget) if self.search.searching else config.warmup
         if config.skill is not None:
@@ -226,15 +226,13 @@ class Finetuning(Phase):
             self.loop.run.write_trials(self.search.table())
 
 
-def resolve(search: str, objective: Objective, library: Library | None = None) -> str:
-    """What `auto` and `paper` mean: the best by measurement (`results/adaptation`), and what the paper does."""
+def resolve(search: str, objective: Objective) -> str:
+    """What `auto` and `paper` mean: what the paper does, until another is measured to be better everywhere."""
     space = objective.skills
     if search not in ("auto", "paper"):
         return search
     if space.kind == "none":
         return "fixed"
-    if search == "auto" and library is not None:
-        return "library"
     if type(objective).infer_skill is not Objective.infer_skill:
         return "regress"
     if space.kind == "onehot":
