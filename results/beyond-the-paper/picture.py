@@ -1,4 +1,4 @@
-"""picture.py RUNS DOMAIN: 48 skills of METRA, DIAYN and CIC from one start, and the cells they cover in 500 steps."""
+"""picture.py RUNS DOMAIN SEED: 48 skills of METRA, DIAYN and CIC from one start, and the cells they cover in 500 steps."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ import matplotlib.pyplot as plt
 METHODS, COUNT, STARTS, STEPS = {"metra": "METRA", "diayn": "DIAYN", "cic": "CIC"}, 48, 1, 500
 
 
-def main(runs: Path, domain: str) -> None:
+def main(runs: Path, domain: str, seed: str) -> None:
     here = Path(__file__).parent
     figure, panels = plt.subplots(1, len(METHODS), figsize=(3.4 * len(METHODS), 3.6), layout="constrained")
     rows = []
     for (method, title), axes in zip(METHODS.items(), panels, strict=True):
-        agent = cic.load(runs / f"{method}-{domain}-0")
+        agent = cic.load(runs / f"{method}-{domain}-{seed}")
         skills = agent.objective.skills.sample(COUNT, np.random.default_rng(0))
         env = envs.make(domain, num_envs=COUNT, seed=0)
         info = envs.domains()[domain]
@@ -48,4 +48,4 @@ def main(runs: Path, domain: str) -> None:
     print(rows)
 
 
-main(Path(sys.argv[1]), sys.argv[2])
+main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
