@@ -1,4 +1,4 @@
-"""picture.py RUNS DOMAIN SEED: 48 skills of METRA, DIAYN and CIC from one start, and the cells they cover in 500 steps."""
+"""picture.py RUNS DOMAIN SEED: 48 skills of METRA, DIAYN and CIC from one start, and the cells they cover."""
 
 from __future__ import annotations
 

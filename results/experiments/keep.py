@@ -7,6 +7,7 @@ cic reproduce all --draw --out results/experiments      # the figures and the pa
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -40,10 +41,12 @@ def keep_run(source: Path, target: Path) -> None:
             shutil.copy(source / name, target)
     if (source / "measured").exists():
         shutil.copytree(source / "measured", target / "measured", dirs_exist_ok=True)
-    header = json.loads((target / "config.json").read_text())
-    if header["config"].get("pretrained"):  # where it was says nothing elsewhere
+    header = json.loads((target / "config.json").read_text())  # where it was says nothing elsewhere
+    if header["config"].get("pretrained"):
         header["config"]["pretrained"] = Path(header["config"]["pretrained"]).name
-        (target / "config.json").write_text(json.dumps(header, indent=1) + "\n")
+    if header.get("command"):
+        header["command"] = re.sub(r" --out \S+", "", header["command"])
+    (target / "config.json").write_text(json.dumps(header, indent=1) + "\n")
 
 
 if __name__ == "__main__":
