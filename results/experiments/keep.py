@@ -12,6 +12,8 @@ import shutil
 import sys
 from pathlib import Path
 
+from PIL import Image
+
 OF_A_RUN = ("config.json", "metrics.jsonl", "result.json", "trials.json")
 OF_AN_EXPERIMENT = (".png", ".csv", ".md", ".json")
 
@@ -28,6 +30,8 @@ def keep(source: Path, target: Path) -> None:
         for file in setup.parent.iterdir():
             if file.suffix in OF_AN_EXPERIMENT:
                 shutil.copy(file, folder)
+        for picture in folder.glob("*_strips.png"):  # photographs: 256 colours are a quarter of the bytes
+            Image.open(picture).convert("RGB").quantize(256).save(picture, optimize=True)
         for run in json.loads(setup.read_text())["runs"]:
             keep_run(source / "runs" / run["name"], target / "runs" / run["name"])
 
