@@ -35,7 +35,7 @@ PRETRAIN = {
     "reward": "discriminator",
     **LIBRARY,
 }
-BUDGET = {**SMALL, "steps": 3_000, "warmup": 400}
+BUDGET = {**SMALL, "steps": 3_000, "warmup": 400, "update_every": 1}
 # Four skills label states with rewards, the three of the library that look best then are tried; at the end the better
 # of skill and tuned policy is kept.
 SEARCH = {"search": "library", "search_steps": 2_000, "trial_steps": 150, "finalists": 3, "check_steps": 600}

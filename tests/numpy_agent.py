@@ -89,8 +89,11 @@ class NumpyDDPG(NumpyLearner):
         offset = self.offset(np.tanh(actor(self.w, ACTOR, seen)))
 
         def actor_loss(w: Weights) -> float:  # by the critic after its step
-            mean = np.tanh(actor(w, ACTOR, seen))
-            return self.anchored(float(critic(w, CRITIC, seen, mean + offset).min(axis=0).mean()), mean)
+            before = actor(w, ACTOR, seen)
+            mean = np.tanh(before)
+            loss = self.anchored(float(critic(w, CRITIC, seen, mean + offset).min(axis=0).mean()), mean)
+            assert self.unit is not None
+            return loss + self.config.saturation * self.unit * float((before**2).mean())
 
         numbers["actor/loss"] = self.first(actor_loss)
         self.adam["actor"].step(self.w, gradient(actor_loss, self.w, (f"{ACTOR}.",)))

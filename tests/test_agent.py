@@ -62,6 +62,12 @@ def test_a_pull_towards_an_action_is_part_of_the_actors_loss(learner: str) -> No
     assert_updates_agree(agent, pulled, intrinsic=False)
 
 
+def test_saturation_is_part_of_ddpgs_actor_loss() -> None:
+    """In units of the value as well."""
+    agent = shake(make_agent(config={"saturation": 0.7}))
+    assert_updates_agree(agent, batches(agent, 2), intrinsic=False)
+
+
 @every_learner
 def test_each_weight_is_differentiated_once_per_update(learner: str) -> None:
     """The critic's get no gradient in the actor's step, and targets never get one."""

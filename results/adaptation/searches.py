@@ -37,6 +37,8 @@ from cic.training.selection import SearchConfig
 
 BUDGETS = (1_000, 2_000, 4_000)
 SKILLS, STARTS = 256, 3
+EPISODE = {"walker": 500, "quadruped": 500}
+"""Steps of the episodes that say a skill's true return; whole ones elsewhere."""
 SMALL = {"hidden": 64, "batch": 128, "lr": 1e-3, "log_every": 5_000, "checkpoint_every": 100_000, "skill_every": 100}
 COPIES = {"num_envs": 8, "update_every": 8, "library": 96, "library_starts": 5}
 PRETRAIN: dict[str, dict[str, Any]] = {
@@ -112,7 +114,7 @@ def returns(agent: Agent, domain: str, skills: Array, seed: int) -> dict[str, np
     """(skills,) per task: the mean over the starts, under the mean action."""
     env = envs.make(domain, num_envs=len(skills) * STARTS, seed=seed)
     seeds = [seed + start for _ in skills for start in range(STARTS)]
-    seen = rollout(agent, env, np.repeat(skills, STARTS, axis=0), seed=seeds)
+    seen = rollout(agent, env, np.repeat(skills, STARTS, axis=0), seed=seeds, limit=EPISODE.get(domain, 1_000))
     env.close()
     return {task: seen.returns[task].reshape(-1, STARTS).mean(axis=1) for task in env.tasks}
 
@@ -160,10 +162,11 @@ def attempt(path: Path) -> list[dict[str, Any]]:
     env.close()
     reached = returns(agent, domain, np.stack([job.search.current for job in jobs]), seed=10_000)
     tried = [np.stack([trial.skill for trial in job.search.trials] or [job.search.current]) for job in jobs]
-    paid = returns(agent, domain, np.concatenate(tried), seed=10_000)
+    distinct, where = np.unique(np.concatenate(tried), axis=0, return_inverse=True)
+    paid = returns(agent, domain, distinct, seed=10_000)
     rows, at = [], 0
     for place, job in enumerate(jobs):
-        here = paid[job.task][at : at + len(tried[place])]
+        here = paid[job.task][where.reshape(-1)[at : at + len(tried[place])]]
         at += len(tried[place])
         scores = np.array(job.search.scores())
         if job.library is not None:

@@ -35,12 +35,23 @@ class SuccessorCritic(Critic):
         return loss, {"critic/loss": loss.detach(), "critic/q": q, "critic/target": wanted}
 
 
-def least_squares(features: Tensor, reward: Tensor) -> Tensor | None:
+def least_squares(features: Tensor, reward: Tensor, ridge: float = 0.0) -> Tensor | None:
     """(dim,): the direction whose product with the features (N, dim) is nearest to the rewards (N, 1), of length 1.
 
-    In double precision and by the pseudo-inverse, for features that do not span their space. Rewards that say nothing
-    (all zero, as before a sparse task is first solved) give none: a zero skill has no value to learn.
+    In double precision and by the pseudo-inverse, for features that do not span their space. `ridge`, in units of the
+    features' mean square, holds back directions in which they hardly differ. Rewards that say nothing (all zero, as
+    before a sparse task is first solved) give none: a zero skill has no value to learn.
     """
-    solution = (torch.linalg.pinv(features.double()) @ reward.double()).squeeze(1)
+    x, y = features.double(), reward.double()
+    if ridge:
+        solution = torch.linalg.solve(x.T @ x + ridge_of(x.T @ x, ridge), x.T @ y).squeeze(1)
+    else:
+        solution = (torch.linalg.pinv(x) @ y).squeeze(1)
     length = torch.linalg.vector_norm(solution)
     return (solution / length).to(features.dtype) if length > 1e-6 else None
+
+
+def ridge_of(squares: Tensor, ridge: float) -> Tensor:
+    """What is added to a matrix of second moments (D, D): `ridge` times its mean eigenvalue, on the diagonal."""
+    count = len(squares)
+    return (ridge * squares.trace() / count + 1e-12) * torch.eye(count, dtype=squares.dtype, device=squares.device)

@@ -1,7 +1,8 @@
 """Ant: Gymnasium's model as METRA and CSF use it, with its position observed, 200 steps and no early end.
 
-Tasks are ours: speed along an axis of the plane, from 0 to 1 between standing and 3 m/s. METRA divides observations by
-fixed scales; here they are as they are.
+Tasks are ours: speed along an axis of the plane, from 0 to 1 between standing and 3 m/s. Velocities are observed in
+units of their usual size, as in METRA, which scales positions as well (here they are in metres): a joint's five radians
+per second would drown the skill that a network sees beside them.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import mujoco
 import numpy as np
 
 from cic.envs.catalogue import DOMAINS, Quantity, View
-from cic.envs.suite.domain import Domain, Views, gymnasium_file, shaken_start
+from cic.envs.suite.domain import Domain, Floats, Views, gymnasium_file, shaken_start
 from cic.envs.suite.env import SuiteEnv
 from cic.envs.suite.shaping import ramp
 
 SPEED = 3.0
 fast = ramp(SPEED, SPEED, 0.0)
+USUAL = np.array([0.8, 0.8, 1.0, 1.75, 1.75, 1.85, *[4.4] * 8])  # m/s, rad/s
 
 
 class Ant(Domain):
@@ -34,6 +36,9 @@ class Ant(Domain):
 
     def observed(self, source: Any) -> Views:
         return source.qpos, source.qvel
+
+    def squash(self, obs: Floats) -> None:
+        obs[:, 15:] /= USUAL
 
     def measured(self, source: Any) -> Views:
         return (source.qvel[..., :2],)

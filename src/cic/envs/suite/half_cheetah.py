@@ -1,7 +1,7 @@
 """Half cheetah: Gymnasium's model as METRA and CSF use it, with its position observed and 200 steps.
 
-Tasks are ours: speed in either direction, from 0 to 1 between standing and 6 m/s. METRA divides observations by fixed
-scales; here they are as they are.
+Tasks are ours: speed in either direction, from 0 to 1 between standing and 6 m/s. Velocities are observed in units
+of their usual size, as in METRA, which scales positions as well (here they are in metres).
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import mujoco
 import numpy as np
 
 from cic.envs.catalogue import DOMAINS, Quantity, View
-from cic.envs.suite.domain import Domain, Views, gymnasium_file, shaken_start
+from cic.envs.suite.domain import Domain, Floats, Views, gymnasium_file, shaken_start
 from cic.envs.suite.env import SuiteEnv
 from cic.envs.suite.shaping import ramp
 
 SPEED = 6.0
 fast = ramp(SPEED, SPEED, 0.0)
+USUAL = np.array([0.75, 0.75, 1.6, *[6.3] * 6])  # m/s, rad/s
 
 
 class HalfCheetah(Domain):
@@ -27,7 +28,7 @@ class HalfCheetah(Domain):
     drawing = (
         View(Quantity("distance", "m", (0,))),
         View(Quantity("torso turned forward", "turns", (2,), scale=0.5 / math.pi)),
-        View(Quantity("speed", "m/s", (9,)), smooth=1.0),
+        View(Quantity("speed", "m/s", (9,), scale=USUAL[0]), smooth=1.0),
     )
 
     @classmethod
@@ -36,6 +37,9 @@ class HalfCheetah(Domain):
 
     def observed(self, source: Any) -> Views:
         return source.qpos, source.qvel
+
+    def squash(self, obs: Floats) -> None:
+        obs[:, 9:] /= USUAL
 
     def measured(self, source: Any) -> Views:
         return (source.qvel[..., :1],)

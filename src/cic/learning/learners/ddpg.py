@@ -3,6 +3,9 @@
 target  y = r + γ min_k Q'_k(s', a'),  a' = μ(s') + clipped noise, μ the *current* actor
 critic  Σ_k mean (Q_k(s, a) − y)²
 actor   −mean min_k Q_k(s, μ(s) + clipped noise), by the critic after its step
+
+`saturation` adds weight · |that mean| · mean u² to the actor's loss, μ = tanh u: an actor far out on the tanh has no
+gradient left to turn back by, and finetuning inherits it. URLB has no such term.
 """
 
 from __future__ import annotations
@@ -34,10 +37,13 @@ class DDPGConfig(LearnerConfig):
     """Standard deviation of the exploration noise."""
     noise_clip: float = 0.3
     """Bound of that noise inside updates."""
+    saturation: float = 0.0
+    """Weight that keeps actions off the flat ends of the tanh, in units of the value; 0 is none, as in URLB."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.noise >= 0 and self.noise_clip >= 0, "noise and noise_clip must not be negative")
+        require(self.saturation >= 0, f"saturation must not be negative, not {self.saturation}")
 
 
 @register_learner("ddpg")
@@ -80,9 +86,13 @@ class DDPG(Learner):
         return self.critic.td_loss(self.target, batch, next_action, 0.0)
 
     def actor_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Metrics]:
-        mean = self.mean_action(batch.obs)
+        before = self.actor(batch.obs)
+        mean = before.tanh()
         action = straight_through_clamp(mean + noise)
-        loss = self.anchored(self.critic(batch.obs, action, batch.skill).amin(dim=0).mean(), mean, batch)
+        value = self.critic(batch.obs, action, batch.skill).amin(dim=0).mean()
+        loss = self.anchored(value, mean, batch)
+        if self.config.saturation:
+            loss = loss + self.config.saturation * value.detach().abs() * before.square().mean()
         return loss, {"actor/loss": loss.detach()}
 
     def _noise(self, action: Tensor, generator: torch.Generator) -> Tensor:

@@ -4,15 +4,18 @@ states, and policies that move through it in every direction.
     V_k(s, g) = −√max(‖φ_k(s) − φ_k(g)‖², 1e-6),  k = 1, 2
     q_k    = r_g + γ_h (1 − at goal) V'_k(s', g),  r_g = 0 at the goal and −1 elsewhere
     loss   = Σ_k mean w (q_k − V_k(s, g))²,  w = τ where min_k q_k ≥ mean_k V'_k(s, g), else 1 − τ
-    reward = φ_1(s') − its running mean, in features: the value of a skill is z · ψ
-    z*     = √d · the direction of the least-squares solution of r ≈ z · (φ_1(s') − mean)
+    reward = (φ_1(s') − its running mean) / ρ, in features: the value of a skill is z · ψ
+    z*     = √d · the direction of the ridge solution of r ≈ z · (φ_1(s') − mean)
 
 Goals: 62.5 % from the same episode, as many steps on as a geometric draw says, else any state. Skills lie on the
 sphere of radius √d and are redrawn in each update: half from the prior, half as Cov⁻¹ φ_1(s') of states of the batch.
 
 The paper pays displacements, (φ(s') − φ(s)) · z; these features are the released default. Deviations from the released
 code: steps are collected online (it learns from data sets); target networks start equal to φ (there they start
-elsewhere, by mistake); ψ is the shared two-headed critic of this library; a little is added to Cov before inverting.
+elsewhere, by mistake); ψ is the shared two-headed critic of this library; ρ, the running root mean square of all
+features, is 1 there: policies are the same, but ψ would have to grow to 50 times a distance of 50 first; a hundredth
+of the features' mean square is added to Cov and to the regression, without which skills point along features that
+hardly differ, of which ψ knows nothing.
 """
 
 from __future__ import annotations
@@ -29,8 +32,9 @@ from cic.core.config import require
 from cic.core.types import Batch, Metrics, Needs, Spaces
 from cic.learning.networks import Critic, mlp, orthogonal_init
 from cic.learning.objectives.base import Objective, SkillSpace, register
-from cic.learning.successor import SuccessorCritic, least_squares
+from cic.learning.successor import SuccessorCritic, least_squares, ridge_of
 
+RIDGE = 0.01  # in units of the features' mean square, see `least_squares`
 SAME_EPISODE, GOAL_RATE, TARGET_RATE, MEAN_RATE = 0.625, 0.01, 0.005, 0.005
 
 
@@ -71,6 +75,7 @@ class HILP(Objective):
     scales: ClassVar[dict[str, dict[str, Any]]] = {"smoke": {"skill_dim": 8}}
     options: HILPOptions
     centre: Tensor
+    spread: Tensor
 
     def __init__(self, spaces: Spaces, hidden: int, options: HILPOptions) -> None:
         super().__init__(spaces, hidden, options)
@@ -78,6 +83,7 @@ class HILP(Objective):
         self.apply(orthogonal_init)
         self.targets = copy.deepcopy(self.latents).requires_grad_(False)
         self.register_buffer("centre", torch.zeros(options.skill_dim))
+        self.register_buffer("spread", torch.ones(()))
 
     @property
     def skills(self) -> SkillSpace:
@@ -109,8 +115,7 @@ class HILP(Objective):
         """(B, d): Cov⁻¹ φ of each state, of length √d."""
         features = self._features(states)
         covariance = features.T @ features / len(features)
-        ridge = 1e-4 * torch.eye(self.options.skill_dim, device=states.device)
-        return self.skills.towards(features @ torch.linalg.inv_ex(covariance + ridge).inverse)
+        return self.skills.towards(features @ torch.linalg.inv_ex(covariance + ridge_of(covariance, RIDGE)).inverse)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         goal = batch.extras["aim"]
@@ -138,7 +143,9 @@ class HILP(Objective):
     def reward(self, batch: Batch) -> Tensor:
         latent = self.latents[0](batch.next_obs)
         self.centre.lerp_(latent.mean(dim=0), MEAN_RATE)
-        return latent - self.centre  # type: ignore[no-any-return]
+        features: Tensor = latent - self.centre
+        self.spread.lerp_(features.square().mean().sqrt(), MEAN_RATE)
+        return features / self.spread
 
     def _features(self, obs: Tensor) -> Tensor:
         features: Tensor = self.latents[0](obs) - self.centre
@@ -146,7 +153,7 @@ class HILP(Objective):
 
     @torch.no_grad()
     def infer_skill(self, next_obs: Tensor, reward: Tensor) -> Tensor | None:
-        direction = least_squares(self._features(next_obs), reward)
+        direction = least_squares(self._features(next_obs), reward, RIDGE)
         return None if direction is None else self.skills.radius * direction
 
     @torch.no_grad()

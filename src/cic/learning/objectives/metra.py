@@ -10,7 +10,8 @@ released code bounds the *mean* of its squared entries, which allows steps of �
 CSF's copy take the sum). As released, ℓ and not λ multiplies the dual variable's loss.
 
 Deviations from the released code: URLB's networks (its policy has tanh layers, separate critics and no LayerNorm),
-observations as they are (it divides them by fixed scales), and the time limit is bootstrapped through.
+of observations only velocities have fixed scales (in `ant` and `half_cheetah`), and the time limit is bootstrapped
+through.
 """
 
 from __future__ import annotations
