@@ -86,7 +86,7 @@ def pretrain_configs(draw: st.DrawFn) -> PretrainConfig[Any, Any]:
     return dataclasses.replace(  # type: ignore[no-any-return]
         config,
         seed=draw(st.integers(0, 2**31 - 1)),
-        steps=draw(st.integers(1, 2**40)),
+        steps=draw(st.integers(8, 2**40)),
         milestones=tuple(draw(st.lists(st.integers(0, 10**7), max_size=4))),
     )
 

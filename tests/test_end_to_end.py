@@ -47,7 +47,8 @@ def test_pretrain_finetune_evaluate(
         trials = json.loads((after / "trials.json").read_text())
         infers = get_objective(method).infer_skill is not Objective.infer_skill
         natural = {"box": "grid", "onehot": "each"}.get(kind, "random")
-        assert trials["search"] == ("regress" if infers else natural)
+        # The last one-hot skills of the training may have acted from several starts: a library.
+        assert trials["search"] in (["regress"] if infers else [natural, "library"] if kind == "onehot" else [natural])
         assert trials["skill"] == result["skill"]
     assert result["step"] == 120
     low, high = (-2_000, 0) if domain.startswith("gymnasium") else (0, 1_000)

@@ -43,6 +43,28 @@ def test_a_pretraining(checkpoint_every: int, copies: int, tmp_path: Path) -> No
     assert header["extended"] == [100]
 
 
+@pytest.mark.parametrize("copies", [1, 3])
+def test_a_pretraining_that_has_made_its_library(copies: int, tmp_path: Path) -> None:
+    """The library is made at the end: what is longer learns on from before the shorter one's."""
+    library = {"library": 3, "library_starts": 2, "library_steps": 8}
+    settings = {"checkpoint_every": 30, "num_envs": copies, "skill_dim": 4, **SMALL, **library}
+    long = cic.pretrain("gridworld", out=tmp_path / "long", steps=171, **settings).path
+    short = cic.pretrain("gridworld", out=tmp_path / "short", steps=102, **settings).path
+    cic.resume(short, steps=171, quiet=True)
+    assert_same(short, long, 171)
+    made = "library/library.safetensors"
+    assert (short / made).read_bytes() == (long / made).read_bytes()
+
+
+def test_a_finetuning_that_was_checked(tmp_path: Path) -> None:
+    settings = {"checkpoint_every": 20, "trial_steps": 10, "check_steps": 36, **SMALL}
+    skills = cic.pretrain("gridworld", out=tmp_path / "skills", steps=60, skill_dim=4, **SMALL).path
+    long = cic.finetune(skills, TASK, out=tmp_path / "long", steps=150, **settings).path
+    short = cic.finetune(skills, TASK, out=tmp_path / "short", steps=110, **settings).path
+    cic.resume(short, steps=150, quiet=True)
+    assert_same(short, long, 150)
+
+
 def test_a_finetuning_whose_evaluations_fall_elsewhere(tmp_path: Path) -> None:
     settings = {"checkpoint_every": 30, "eval_every": 35, "trial_steps": 10, **SMALL}
     skills = cic.pretrain("gridworld", out=tmp_path / "skills", steps=60, skill_dim=4, **SMALL).path

@@ -47,7 +47,10 @@ def explore(runs: Path, domain: str, seed: int, pair: str) -> None:
     skills = runs / f"{domain}-{before}-{seed}"
     if before != "none" and not (skills / "result.json").exists():
         begun = time.process_time()
-        cic.pretrain(domain, "cic", out=skills, seed=seed, milestones=(), quiet=True, **PRETRAIN[before])
+        if skills.exists():
+            cic.resume(skills, quiet=True)
+        else:
+            cic.pretrain(domain, "cic", out=skills, seed=seed, milestones=(), quiet=True, **PRETRAIN[before])
         (skills / "cpu.json").write_text(json.dumps((time.process_time() - begun) / 60))
     told = LOG.read_text() if LOG.exists() else ""
     for task in TASKS[domain]:
@@ -56,7 +59,10 @@ def explore(runs: Path, domain: str, seed: int, pair: str) -> None:
             continue
         begun = time.process_time()
         source = None if before == "none" else skills
-        cic.finetune(source, f"{domain}-{task}", out=out, seed=seed, quiet=True, **FINETUNE[after])
+        if out.exists():
+            cic.resume(out, quiet=True)
+        else:
+            cic.finetune(source, f"{domain}-{task}", out=out, seed=seed, quiet=True, **FINETUNE[after])
         lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
         row = {
             "run": out.name, "domain": domain, "pretrain": before, "finetune": after, "task": task, "seed": seed,

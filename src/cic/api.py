@@ -40,6 +40,7 @@ from cic.training.settings import (
     LoopConfig,
     PretrainConfig,
     finetune_defaults,
+    inherited,
     override,
     pretrain_defaults,
 )
@@ -129,7 +130,7 @@ def continuing(
     """The settings of a finetuning that continues a pre-training with the config `before`."""
     start = finetune_defaults(task, scale or before.scale, learner or before.learner)
     if scale is None and start.learner == before.learner:
-        return dataclasses.replace(start, learning=before.learning)
+        return dataclasses.replace(start, learning=inherited(before, start.learning))
     return start
 
 
@@ -230,7 +231,7 @@ def resume(
     """
     opened = Run(run)
     if steps is not None:
-        opened.extend(steps)
+        opened.extend(steps, phase_of(opened).ending(config_of(opened)))
     elif (result := opened.result()) is not None:
         return _already_finished(opened, result)
     config = config_of(opened)

@@ -139,15 +139,15 @@ class Run:
         header = {"format": FORMAT, "kind": self.kind, **self.about, "config": self.config}
         write_json(self.path / "config.json", header)
 
-    def extend(self, steps: int) -> None:
-        """Let the run be `steps` long, finished or not. Its last checkpoint before the end is then the newest: the one
-        at the end has already done what only the end does."""
+    def extend(self, steps: int, ending: int) -> None:
+        """Let the run be `steps` long, finished or not. Its last checkpoint before the `ending` is then the newest:
+        later ones have already done what only the end does."""
         planned = int(self.config["steps"])
         if steps < planned or (self.finished and steps == planned):
             raise UserError(f"{self.path} has {planned:,} steps already: --steps must be more")
         self.lock()
         try:
-            for end in [folder for folder in self.checkpoints() if int(folder.name) >= planned]:
+            for end in [folder for folder in self.checkpoints() if int(folder.name) >= ending]:
                 shutil.rmtree(end)
             (self.path / "result.json").unlink(missing_ok=True)
             if steps > planned:

@@ -56,8 +56,8 @@ class Measured:
     """Bytes per step in it."""
 
     def seconds(self, config: LoopConfig[Any]) -> float:
-        warm = min(config.warmup, config.steps)
-        return warm * self.plain + (config.steps - warm) * self.learning + _evaluation_steps(config) * self.plain
+        idle = min(config.warmup + _ending(config), config.steps)  # steps that bring no update
+        return idle * self.plain + (config.steps - idle) * self.learning + _evaluation_steps(config) * self.plain
 
     def bytes(self, config: LoopConfig[Any]) -> float:
         """On disk at the end: two checkpoints, and the milestones or what was inherited."""
@@ -144,7 +144,7 @@ def _timed(config: LoopConfig[Any], updates: int) -> tuple[Measured, float]:
         path = Path(scratch, "run")
         if not isinstance(config, FinetuneSettings):
             assert isinstance(config, PretrainConfig)
-            pretrain(dataclasses.replace(config, milestones=(), **short), out=path, quiet=True)
+            pretrain(dataclasses.replace(config, milestones=(), library=0, **short), out=path, quiet=True)
         else:
             search = dataclasses.replace(config.selection, search="fixed")
             more: dict[str, Any] = {"eval_every": steps, "eval_episodes": 1, "selection": search, "skill": None}
@@ -169,6 +169,13 @@ def _timed(config: LoopConfig[Any], updates: int) -> tuple[Measured, float]:
 def _slope(points: list[tuple[int, float]]) -> float:
     (first, begin), (last, end) = points[0], points[-1]
     return (end - begin) / (last - first) if last > first else 0.0
+
+
+def _ending(config: LoopConfig[Any]) -> int:
+    """Steps at the end in which nothing is learned: a library is made, or it is checked what was learned."""
+    if isinstance(config, PretrainConfig):
+        return config.library_skills * config.library_starts * config.library_steps
+    return config.check_steps if isinstance(config, FinetuneSettings) else 0
 
 
 def _evaluation_steps(config: LoopConfig[Any]) -> float:

@@ -124,8 +124,8 @@ class Loop:
             self._log(metrics, batch)
         self._store(skill, begins, action)
         self.phase.at_boundary()
-        if self.crossed(self.config.checkpoint_every) and self.step < self.config.steps:  # the end has its own
-            self.checkpoint()
+        if self.crossed(self.config.checkpoint_every) and self.step < self.config.steps and self.phase.learns():
+            self.checkpoint()  # the end has its own, and what only the end does could not be made longer
         self.reporter.advance(self.step)
         if time.monotonic() - self._beat > HEARTBEAT:
             self._alive()

@@ -36,6 +36,11 @@ class Phase(ABC):
     def environment(config: Any) -> str:
         """The name of the environment in which it happens."""
 
+    @staticmethod
+    def ending(config: Any) -> int:
+        """The step from which on a run does what only its end does. One that is made longer goes back to before it."""
+        return int(config.steps)
+
     def __init__(self, config: Any, inherited: Inheritance | None = None) -> None:
         self.config, self.inherited = config, inherited
 
@@ -81,7 +86,7 @@ class Phase(ABC):
         return self.loop.agent.act(obs, skill, explore=True)
 
     def learns(self) -> bool:
-        """Are the updates that fall due made? At the end of a phase they may not be."""
+        """Are the updates that fall due made, and checkpoints? At the end of a phase they may not be."""
         return True
 
     @abstractmethod

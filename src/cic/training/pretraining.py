@@ -33,6 +33,10 @@ class Pretraining(Phase):
     def environment(config: PretrainConfig[Any, Any]) -> str:
         return config.domain
 
+    @staticmethod
+    def ending(config: PretrainConfig[Any, Any]) -> int:
+        return _library_begins(config, config.library_skills)
+
     @property
     def title(self) -> str:
         return f"{get_objective(self.config.objective).title} {self.config.domain}"
@@ -64,14 +68,12 @@ class Pretraining(Phase):
 
     def learns(self) -> bool:
         """Not while the library is made."""
-        return not self.config.library or self.loop.step < self._library_begins
+        return not self._library or self.loop.step < _library_begins(self.config, self._library)
 
     @property
-    def _library_begins(self) -> int:
-        """The step at which so many rounds are left as the copies need together."""
-        config, copies = self.config, self.config.num_envs
-        last, rounds = -(-config.steps // copies) * copies, -(-config.library // copies) * config.library_starts
-        return last - rounds * config.library_steps * copies
+    def _library(self) -> int:
+        """How many skills act at the end: none where there are none."""
+        return 0 if self.loop.agent.objective.skills.kind == "none" else self.config.library_skills
 
     def after_step(self, reward: Array, done: Bools) -> None:
         space = self.loop.agent.objective.skills
@@ -89,8 +91,9 @@ class Pretraining(Phase):
     def _library_episode(self) -> int | None:
         """Which episode of its skill every copy begins after this step, if one of the library's does."""
         config = self.config
-        into, length = self.loop.step + config.num_envs - self._library_begins, config.library_steps * config.num_envs
-        if not config.library or into < 0 or into % length:
+        length = config.library_steps * config.num_envs
+        into = self.loop.step + config.num_envs - _library_begins(config, self._library)
+        if not self._library or into < 0 or into % length:
             return None
         return into // length % config.library_starts
 
@@ -134,8 +137,8 @@ class Pretraining(Phase):
         if space.kind == "none":
             return
         count, steps = 128, space.every or 200
-        if config.library:
-            count, steps = config.library * config.library_starts, config.library_steps
+        if self._library:
+            count, steps = self._library * config.library_starts, config.library_steps
         if (found := from_replay(self.loop.replay, count, steps)) is not None:
             self.loop.run.save_library(found.arrays())
 
@@ -147,3 +150,10 @@ class Pretraining(Phase):
         self._skills.restore(arrays)
         self.coverage.visited = np.array(arrays["visited"])
         self._counted = whole(state, "counted", 0, self.loop.step)
+
+
+def _library_begins(config: PretrainConfig[Any, Any], skills: int) -> int:
+    """The step at which so many rounds are left as the copies need together."""
+    copies = config.num_envs
+    last, rounds = -(-config.steps // copies) * copies, -(-skills // copies) * config.library_starts
+    return last - rounds * config.library_steps * copies

@@ -17,8 +17,8 @@ from cic.learning.objectives import SkillSpace
 class SearchConfig:
     search: str = "auto"
     """How the skill is found: grid, random, cem, cma, halving, surrogate, library, each (one-hot skills), regress
-    (methods that infer it), fixed (none, as released); paper is what the paper does for the method (grid for CIC), and
-    so is auto."""
+    (methods that infer it), fixed (none, as released); paper is what the paper does for the method (grid for CIC); auto
+    is library where the pre-training left one that shows its skills from several starts, else paper."""
     search_steps: int | None = None
     """Steps of the search: as many as the warm-up, or more. The updates that come due beyond the warm-up are made when
     the skill is chosen, on the critic alone, so that it knows the policy before it moves it."""

@@ -14,7 +14,7 @@ from cic.core.config import checked, from_dict, require
 from cic.core.errors import unknown
 from cic.learning.compilation import Mode
 from cic.learning.learners import get_learner
-from cic.learning.learners.base import Keep
+from cic.learning.learners.base import Keep, LearnerConfig
 from cic.learning.objectives import get_objective
 from cic.training.selection import SearchConfig
 
@@ -99,9 +99,10 @@ class PretrainConfig(LoopConfig[L], Generic[O, L]):
     diagnosed: int = 12
     """Skills that act for a hundred steps from three starts each at every milestone, in an environment of their own, to
     log how much a skill matters; 0 for none."""
-    library: int = 0
-    """Skills that act at the end, without noise or updates, so that a finetuning knows what they do; 0 takes the last
-    skills of the training itself, whose policy is a little older."""
+    library: int | None = None
+    """Skills that act at the end, without noise or updates, so that a finetuning knows what they do: by default 40, or
+    as many as a fifth of the run has room for; 0 takes the last skills of the training itself, whose policy is older.
+    """
     library_starts: int = 5
     """Episodes that each of those skills begins: from one alone, a skill that stays looks like one that goes there."""
     library_steps: int = 250
@@ -112,11 +113,18 @@ class PretrainConfig(LoopConfig[L], Generic[O, L]):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.diagnosed >= 0, f"diagnosed must not be negative, not {self.diagnosed}")
-        require(self.library >= 0, f"library must not be negative, not {self.library}")
+        require(self.library is None or self.library >= 0, f"library must not be negative, not {self.library}")
         require(self.library_starts >= 1, f"library_starts must be at least 1, not {self.library_starts}")
         require(self.library_steps >= 1, f"library_steps must be at least 1, not {self.library_steps}")
-        taken = self.library * self.library_starts * self.library_steps
+        taken = self.library_skills * self.library_starts * self.library_steps
         require(taken < self.steps, f"the library takes {taken} steps, the run has {self.steps}: make it smaller")
+
+    @property
+    def library_skills(self) -> int:
+        """How many skills act at the end."""
+        if self.library is not None:
+            return self.library
+        return min(40, self.steps // (5 * self.library_starts * self.library_steps))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +147,8 @@ class FinetuneSettings(LoopConfig[L], Generic[L]):
     """Updates after which that pull is gone."""
     check_steps: int = 0
     """Last steps of the budget, in which the chosen skill alone and the tuned policy act in turn, without noise, from
-    the same three starts: the tuned policy is kept if it is better from each. 0 keeps it unseen, as the paper does."""
+    the same three starts: the tuned policy is kept if it is better over all and clearly worse from none. 0 keeps it
+    unseen, as the paper does."""
     selection: SearchConfig = field(default_factory=SearchConfig)
     """The search for a skill at the beginning."""
 
@@ -169,12 +178,12 @@ _SMOKE: dict[str, Any] = {
     "log_every": 100,
     "checkpoint_every": 200,
 }
-_LAPTOP: dict[str, Any] = {"learning": {"hidden": 128, "batch": 256, "lr": 1e-3}}
+_LAPTOP: dict[str, Any] = {"hidden": 128, "lr": 1e-3}
 _PAPER: dict[str, Any] = {"learning": {}, "threads": 2}
 
 SCALES: dict[str, dict[str, dict[str, Any]]] = {
     "smoke": {
-        "pretrain": {**_SMOKE, "steps": 400, "milestones": (200,), "diagnosed": 0},
+        "pretrain": {**_SMOKE, "steps": 400, "milestones": (200,), "diagnosed": 0, "library": 0},
         "finetune": {
             **_SMOKE,
             "steps": 300,
@@ -184,11 +193,24 @@ SCALES: dict[str, dict[str, dict[str, Any]]] = {
         },
     },
     "laptop": {
-        "pretrain": {**_LAPTOP, "steps": 100_000, "milestones": (50_000, 100_000)},
-        "finetune": {**_LAPTOP, "steps": 30_000, "eval_every": 5_000, "checkpoint_every": 10_000},
+        "pretrain": {
+            "learning": {**_LAPTOP, "batch": 256},
+            "steps": 250_000,
+            "num_envs": 8,
+            "update_every": 8,
+            "milestones": (100_000, 200_000),
+        },
+        "finetune": {
+            "learning": {**_LAPTOP, "batch": 128},
+            "steps": 30_000,
+            "warmup": 1_000,
+            "update_every": 1,
+            "eval_every": 5_000,
+            "checkpoint_every": 10_000,
+        },
     },
     "paper": {
-        "pretrain": {**_PAPER, "steps": 2_000_000, "checkpoint_every": 100_000},
+        "pretrain": {**_PAPER, "steps": 2_000_000, "checkpoint_every": 100_000, "library": 0},
         "finetune": {**_PAPER, "steps": 100_000},
     },
 }
@@ -219,6 +241,14 @@ def pretrain_defaults(
     chosen = learner or wanted
     shared = _scale(scale, "pretrain", chosen, recommended if chosen == wanted else None)
     return PretrainConfig(domain=domain, objective=objective, preset=preset, options=options, **shared)
+
+
+def inherited(before: LoopConfig[Any], start: LearnerConfig) -> LearnerConfig:
+    """A finetuning's settings of the learner: those of its scale, but for what the pre-training had changed."""
+    usual = get_learner(before.learner).Config(**SCALES[before.scale]["pretrain"]["learning"])
+    names = [field.name for field in dataclasses.fields(before.learning)]
+    kept = {name: getattr(before.learning, name) for name in names}
+    return dataclasses.replace(start, **{name: kept[name] for name in names if kept[name] != getattr(usual, name)})
 
 
 def finetune_defaults(task: str, scale: str = "laptop", learner: str = "ddpg") -> FinetuneSettings[Any]:

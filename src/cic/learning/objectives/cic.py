@@ -105,8 +105,9 @@ class CIC(Objective):
         },
     }
     scales: ClassVar[dict[str, dict[str, Any]]] = {
-        "smoke": {"loss": "infonce"}
-    }  # released degenerates at small batches
+        "smoke": {"loss": "infonce"},  # released degenerates at small batches
+        "laptop": {"normaliser": "std"},  # by the variance the reward fades within 50,000 steps
+    }
     options: CICOptions
 
     def __init__(self, spaces: Spaces, hidden: int, options: CICOptions) -> None:
