@@ -87,17 +87,9 @@ def test_the_better_of_skill_and_tuned_policy_is_kept(tmp_path: Path, tuned: flo
 
 @pytest.mark.parametrize(
     ("alone", "tuned", "kept"),
-    [
-        ([1, 2, 3], [2, 3, 4], "tuned"),
-        ([0, 0, 0], [0, 0, 0], "skill"),
-        ([1, 2, 3], [9, 9, 2], "skill"),  # worse from the last by more than 0.9
-        ([1, 2, 3], [9, 9, 2.2], "tuned"),
-        ([0, 0.5, 0.5], [0, 0.5, 0.49], "skill"),  # worse over all
-        ([-3, -2, -1], [-2, -2, -1.2], "tuned"),
-        ([-3, -2, -1], [-2, -2, -1.4], "skill"),
-    ],
+    [([1, 2, 3], [2, 3, 4], "tuned"), ([1, 2, 3], [9, 9, 2], "skill"), ([0, 0, 0], [0, 0, 0], "skill")],
 )
-def test_the_tuned_policy_must_be_better_over_all_and_clearly_worse_from_no_start(
+def test_the_tuned_policy_must_be_better_from_each_start(
     tmp_path: Path, alone: list[float], tuned: list[float], kept: str
 ) -> None:
     loop, _, _ = checked(tmp_path / "run", 0.8, check_steps=24)

@@ -30,7 +30,7 @@ PRETRAIN = {
 }
 LIBRARY = {"library": 96, "library_starts": 5, "library_steps": 500}
 BUDGET = {**SMALL, "steps": 3_000, "warmup": 400, "update_every": 1}
-SEARCH = {"search": "library", "search_steps": 1_500, "trial_steps": 150, "finalists": 3, "check_steps": 600}
+SEARCH = {"search": "library", "search_steps": 2_000, "trial_steps": 150, "finalists": 3, "check_steps": 600}
 CORNERS = ("top_left", "top_right", "bottom_left", "bottom_right")
 KEPT = ("config.json", "metrics.jsonl", "result.json", "trials.json", "alone.json")
 

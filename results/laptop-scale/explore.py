@@ -27,18 +27,18 @@ LIBRARY = {"library": 64, "library_starts": 3, "library_steps": 250}  # 48,000 s
 EIGHT = {"num_envs": 8, "update_every": 8, "steps": 248_000, "normaliser": "std", **LIBRARY}
 PRETRAIN: dict[str, dict[str, Any]] = {
     "none": {},  # from scratch
-    "one": {"steps": 100_000, "normaliser": "std"},  # laptop as it was
+    "one": {"num_envs": 1, "update_every": 2, "steps": 100_000, "normaliser": "std", "library": 0},  # laptop as it was
     "eight": EIGHT,  # 25k updates on 200k steps
     "eight-soft": {**EIGHT, "saturation": 1e-3},  # and so in finetuning
     "eight-slow": {**EIGHT, "lr": 3e-4},
     "eight-disc": {**EIGHT, "reward": "discriminator"},
 }
+BEFORE = {"search": "paper", "update_every": 2, "batch": 256}
 FINETUNE: dict[str, dict[str, Any]] = {
-    "default": {},
-    "early": {"search_steps": 1_000, "warmup": 1_000},
-    "early-double": {"search_steps": 1_000, "warmup": 1_000, "update_every": 1, "batch": 128},
-    "early-fast": {"search_steps": 1_000, "warmup": 1_000, "lr": 1e-3},
-    "early-critic": {"search_steps": 1_000, "warmup": 1_000, "critic": "all"},
+    "default": {**BEFORE, "warmup": 4_000},  # laptop as it was
+    "early": {**BEFORE, "warmup": 1_000},
+    "early-double": {"search": "paper", "warmup": 1_000, "update_every": 1, "batch": 128},
+    "early-critic": {**BEFORE, "warmup": 1_000, "critic": "all"},
 }
 
 

@@ -2,8 +2,8 @@
 
 The budget, to the step: the search; learning, in which the updates that came due in the search teach the critic alone
 first, so that it knows the policy before it moves it; and at last, if asked for, a check, in which the chosen skill
-alone and the tuned policy act without noise, from the same starts. The tuned policy is kept if it was better over
-all and clearly worse from none of them: what is returned is not worse than the skill, as far as the budget can tell.
+alone and the tuned policy act without noise, from the same starts. The tuned policy is kept if it was better from each
+of them. Then what is returned is not worse than the skill, as far as the budget can tell.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from cic.core.types import Array, Batch, Bools
@@ -212,7 +211,7 @@ class Finetuning(Phase):
         if not steps.all():
             return {"kept": "tuned"}
         alone, tuned = (reward / steps).T
-        kept = "tuned" if better(tuned, alone) else "skill"
+        kept = "tuned" if (tuned > alone).all() else "skill"
         if kept == "skill":
             self.loop.agent.learner.actor.load_state_dict(self.skill_actor.state_dict())
         return {"kept": kept, "checked": {"skill": alone.tolist(), "tuned": tuned.tolist(), "steps": int(steps.sum())}}
@@ -229,13 +228,6 @@ class Finetuning(Phase):
         self.search.restore(state)
         if not self.search.searching and self.search.trials:
             self.loop.run.write_trials(self.search.table())
-
-
-def better(tuned: npt.NDArray[np.float64], alone: npt.NDArray[np.float64]) -> bool:
-    """By the mean over the starts, and from none of them worse by more than a tenth of the most that was seen: where
-    the mean alone decides, one lucky start does."""
-    least = 0.1 * max(np.abs(tuned).max(), np.abs(alone).max())
-    return bool(tuned.mean() > alone.mean() and (tuned >= alone - least).all())
 
 
 def resolve(search: str, objective: Objective, library: Library | None = None) -> str:

@@ -147,8 +147,7 @@ class FinetuneSettings(LoopConfig[L], Generic[L]):
     """Updates after which that pull is gone."""
     check_steps: int = 0
     """Last steps of the budget, in which the chosen skill alone and the tuned policy act in turn, without noise, from
-    the same three starts: the tuned policy is kept if it is better over all and clearly worse from none. 0 keeps it
-    unseen, as the paper does."""
+    the same three starts: the tuned policy is kept if it is better from each. 0 keeps it unseen, as the paper does."""
     selection: SearchConfig = field(default_factory=SearchConfig)
     """The search for a skill at the beginning."""
 
