@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# CIC on walker by the defaults: pre-training, four tasks, and the same budget from scratch; seeds 4 to 7, one core.
+# Usage: results/walker-defaults/run.sh RUNS   (run folders go there; the records are copied beside this script)
+set -euo pipefail
+runs=${1:?give a folder for the runs}
+cic=${CIC:-.venv/bin/cic}
+here=$(dirname "$0")
+
+once() { # FOLDER command …
+  local out=$1
+  shift
+  [ -e "$out/result.json" ] || $cic "$@" --out "$out"
+}
+
+for seed in 4 5 6 7; do
+  once "$runs/pretrain-$seed" pretrain --domain walker --seed $seed
+  for task in stand walk run flip; do
+    once "$runs/$task-cic-$seed" finetune "$runs/pretrain-$seed" --task walker-$task --seed $seed
+    once "$runs/$task-scratch-$seed" finetune --scratch --task walker-$task --seed $seed
+  done
+done
+$cic report "$runs" --out "$runs/report"
+for run in "$runs"/*/; do
+  name=$(basename "$run")
+  [ "$name" = report ] && continue
+  mkdir -p "$here/data/$name"
+  for file in config.json metrics.jsonl timing.jsonl result.json trials.json status.json; do
+    [ -f "$run/$file" ] && cp "$run/$file" "$here/data/$name/"
+  done
+done
