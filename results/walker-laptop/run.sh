@@ -5,14 +5,16 @@ set -euo pipefail
 runs=${1:?give a folder for the runs}
 cic=${CIC:-.venv/bin/cic}
 here=$(dirname "$0")
+before="--normaliser std --steps 100000 --num-envs 1 --update-every 2 --library 0"
+after="--warmup 4000 --update-every 2 --batch 256 --search paper"
 
 seed() {
-  [ -d "$runs/pretrain-$1" ] || $cic pretrain --domain walker --normaliser std --seed "$1" --out "$runs/pretrain-$1"
+  [ -d "$runs/pretrain-$1" ] || $cic pretrain --domain walker $before --seed "$1" --out "$runs/pretrain-$1"
   for task in stand walk run flip; do
     [ -d "$runs/$task-cic-$1" ] ||
-      $cic finetune "$runs/pretrain-$1" --task walker-$task --seed "$1" --out "$runs/$task-cic-$1"
+      $cic finetune "$runs/pretrain-$1" $after --task walker-$task --seed "$1" --out "$runs/$task-cic-$1"
     [ -d "$runs/$task-scratch-$1" ] ||
-      $cic finetune --scratch --task walker-$task --seed "$1" --out "$runs/$task-scratch-$1"
+      $cic finetune --scratch $after --task walker-$task --seed "$1" --out "$runs/$task-scratch-$1"
   done
 }
 
