@@ -56,20 +56,12 @@ def test_a_pretraining_that_has_made_its_library(copies: int, tmp_path: Path) ->
     assert (short / made).read_bytes() == (long / made).read_bytes()
 
 
-def test_a_finetuning_that_was_checked(tmp_path: Path) -> None:
-    settings = {"checkpoint_every": 20, "trial_steps": 10, "check_steps": 36, **SMALL}
+@pytest.mark.parametrize("own", [{"eval_every": 35}, {"check_steps": 36}], ids=["evaluations elsewhere", "checked"])
+def test_a_finetuning(own: dict[str, int], tmp_path: Path) -> None:
+    settings = {"checkpoint_every": 20, "trial_steps": 10, **SMALL, **own}
     skills = cic.pretrain("gridworld", out=tmp_path / "skills", steps=60, skill_dim=4, **SMALL).path
     long = cic.finetune(skills, TASK, out=tmp_path / "long", steps=150, **settings).path
     short = cic.finetune(skills, TASK, out=tmp_path / "short", steps=110, **settings).path
-    cic.resume(short, steps=150, quiet=True)
-    assert_same(short, long, 150)
-
-
-def test_a_finetuning_whose_evaluations_fall_elsewhere(tmp_path: Path) -> None:
-    settings = {"checkpoint_every": 30, "eval_every": 35, "trial_steps": 10, **SMALL}
-    skills = cic.pretrain("gridworld", out=tmp_path / "skills", steps=60, skill_dim=4, **SMALL).path
-    long = cic.finetune(skills, TASK, out=tmp_path / "long", steps=150, **settings).path
-    short = cic.finetune(skills, TASK, out=tmp_path / "short", steps=80, **settings).path
     cic.resume(short, steps=150, quiet=True)
     assert_same(short, long, 150)
 
