@@ -16,7 +16,8 @@ from cic.core.errors import UserError
 from cic.learning.objectives import get_objective
 from cic.runs.folder import Inheritance, Run
 from cic.runs.storage import read_json
-from cic.training.finetuning import Finetuning, resolve
+from cic.training import finetuning
+from cic.training.finetuning import Finetuning, rank_correlation, resolve
 from cic.training.library import STATES
 from cic.training.loop import Loop
 
@@ -87,9 +88,9 @@ def test_the_better_of_skill_and_tuned_policy_is_kept(tmp_path: Path, tuned: flo
 
 @pytest.mark.parametrize(
     ("alone", "tuned", "kept"),
-    [([1, 2, 3], [2, 3, 4], "tuned"), ([1, 2, 3], [9, 9, 2], "skill"), ([0, 0, 0], [0, 0, 0], "skill")],
+    [([1, 2, 3], [0, 3, 4], "tuned"), ([1, 2, 3], [3, 1, 1], "skill"), ([0, 0, 0], [0, 0, 0], "skill")],
 )
-def test_the_tuned_policy_must_be_better_from_each_start(
+def test_the_check_is_decided_by_the_mean_over_starts(
     tmp_path: Path, alone: list[float], tuned: list[float], kept: str
 ) -> None:
     loop, _, _ = checked(tmp_path / "run", 0.8, check_steps=24)
@@ -125,6 +126,72 @@ def test_the_pull_is_towards_the_skills_action_and_fades(tmp_path: Path) -> None
     assert pulls == pytest.approx([2.0] * 10 + [2.0 * (1 - i / 10) for i in range(10)] + [0.0] * 10)
     for batch in tape.batches[:20]:
         np.testing.assert_allclose(batch.extras["anchor"].numpy(), SKILL, rtol=1e-5)
+
+
+# ---- when the actor starts -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("asked", "alone"), [(None, 10), (0, 0), (4, 4), (1_000, 30)])
+def test_the_critic_learns_alone_for_as_many_updates_as_asked(tmp_path: Path, asked: int | None, alone: int) -> None:
+    """By default for those that came due in the search, beyond the warm-up."""
+    _, tape, _ = checked(tmp_path / "run", 0.1, search_steps=60, critic_updates=asked)
+    assert [actor for _, actor in tape.updates] == [False] * alone + [True] * (30 - alone)
+
+
+@pytest.mark.parametrize(("right", "start"), [(True, 5), (False, 20)])
+def test_the_actor_starts_sooner_once_the_critic_ranks_what_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, right: bool, start: int
+) -> None:
+    """`right`: the fake critic values each stored step by what came behind it, or by the opposite."""
+    monkeypatch.setattr(finetuning, "ASKED_EVERY", 5)
+    monkeypatch.setattr(finetuning, "FOLLOWING", 3)
+
+    class Knowing(Drifting):
+        def value(self, obs: np.ndarray, action: np.ndarray, skill: np.ndarray) -> np.ndarray:
+            ticks = obs[:, 1].astype(int)  # of the one episode
+            followed = [sum(0.99**i * tape.reward[tick + i][0] for i in range(3)) for tick in ticks]
+            return np.array(followed) * (1 if right else -1)
+
+    config = finetune_config(steps=100, warmup=40, search_steps=60, critic_rank=0.9, critic_updates=20)
+    source, tape = api.make_agent(Finetuning, config), Tape()
+    phase = Finetuning(config, Inheritance(source.state_dict(), {}))
+    agent = WatchedAgent(Knowing(api.make_agent(Finetuning, config), 0.1), tape)
+    make_loop(tmp_path / "run", "finetune", config, WatchedEnv(PayingEnv([1000]), tape), agent, phase).train()
+    assert [actor for _, actor in tape.updates].index(True) == start
+
+
+def test_rank_correlation_is_spearmans() -> None:
+    rng = np.random.default_rng(0)
+    a = rng.permutation(50).astype(np.float64)
+    b = a + rng.normal(0, 10, 50)
+    expected = 1 - 6 * np.sum((a - np.argsort(np.argsort(b))) ** 2) / (50 * (50**2 - 1))  # without ties
+    assert rank_correlation(a, b) == pytest.approx(expected)
+    assert rank_correlation(a, np.exp(a)) == pytest.approx(1)
+    assert rank_correlation(a, np.ones(50)) == 0, "nothing to rank"
+
+
+# ---- the second proposal ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prefers_skill", [True, False])
+def test_the_critic_picks_between_the_policys_action_and_the_skills_own(tmp_path: Path, prefers_skill: bool) -> None:
+    class Judging(Drifting):
+        def value(self, obs: np.ndarray, action: np.ndarray, skill: np.ndarray) -> np.ndarray:
+            near_skill = -np.abs(action[:, 0] - SKILL)
+            return near_skill if prefers_skill else -near_skill
+
+    config = finetune_config(steps=100, warmup=40, second_proposal=True)
+    source, tape = api.make_agent(Finetuning, config), Tape()
+    constant(source, SKILL)
+    phase = Finetuning(config, Inheritance(source.state_dict(), {}))
+    agent = WatchedAgent(Judging(api.make_agent(Finetuning, config), -0.9), tape)
+    make_loop(tmp_path / "run", "finetune", config, WatchedEnv(PayingEnv([1000]), tape), agent, phase).train()
+    first = tape.updates[0][0] + 1  # from the step after the first update on
+    acted = np.array(tape.action[first:])[:, 0]
+    if prefers_skill:
+        np.testing.assert_allclose(acted, SKILL, rtol=1e-5)  # without noise
+    else:
+        assert (np.abs(acted - SKILL) > 0.3).all()
 
 
 # ---- the library -----------------------------------------------------------------------------------------------

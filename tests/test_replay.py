@@ -208,6 +208,31 @@ def test_recent_of_an_empty_replay_is_empty() -> None:
     assert reward.shape == (0, 1)
 
 
+@given(experience(), st.integers(1, 6))
+@settings(steady, max_examples=60)
+def test_what_followed_is_the_discounted_sum_of_the_episodes_own_rewards(case: Case, steps: int) -> None:
+    pair, played = case
+    for step in played:
+        pair.step(*step)
+    if not pair.replay.ready():
+        return
+    starts = pair.lists.transitions()
+    expected = {}
+    for stream in pair.lists.streams:
+        alive = stream[-pair.lists.slots :]
+        for place, first in enumerate(alive):
+            window = alive[place : place + steps + 1]
+            if first.obs in starts and len(window) == steps + 1 and len({record.episode for record in window}) == 1:
+                expected[first.obs] = (first.action, sum(GAMMA**i * r.reward for i, r in enumerate(window[:-1])))
+    obs, action, total = pair.replay.followed(400, steps, np.random.default_rng(0))
+    assert len(obs) == len(action) == len(total)
+    assert bool(len(obs)) == bool(expected)
+    for seen, did, paid in zip(obs, action, total, strict=True):
+        known = expected[tuple(seen.tolist())]
+        np.testing.assert_allclose(did, known[0], rtol=1e-6)
+        np.testing.assert_allclose(paid, known[1], rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("length", [20, 90])
 def test_latest_observations_are_the_newest_records(length: int) -> None:
     pair = Pair(copies=2, slots=50)

@@ -253,7 +253,7 @@ def _inherited(run: Run, config: Any, agent: Agent) -> Inheritance | None:
     try:
         return run.inherited(weights_limit(agent))
     except UserError:
-        if run.checkpoints() and not config.check_steps and not config.pull:
+        if run.checkpoints() and not (config.check_steps or config.pull or config.second_proposal):
             return None
         raise
 

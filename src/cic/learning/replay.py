@@ -306,6 +306,20 @@ class Replay:
         reward = self.reward if task is None else self.task_rewards[:, task]
         return self.obs[after[inside]], reward[at[inside], None]
 
+    def followed(self, count: int, steps: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+        """(N, obs), (N, action) and (N,): stored steps and the discounted rewards of `steps` steps from each on.
+
+        Of `count` that are drawn, those behind which the episode goes on for as long.
+        """
+        starts = self._draw(count, rng)
+        place = self._place(starts)
+        _, last, _ = self._span(starts, self._episode_begins())
+        inside = place + steps <= last
+        starts, place = starts[inside], place[inside]
+        window = self._at(starts[:, None], place[:, None] + np.arange(steps))  # (N, steps)
+        total = self.reward[window] @ (self.gamma ** np.arange(steps)).astype(np.float32)
+        return self.obs[starts], self.action[starts], total
+
     # ---- checkpoints -------------------------------------------------------------------------------------------
 
     _SMALL = ("skills", "written", "age", "last_skill", "last_skill_id")

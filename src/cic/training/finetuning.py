@@ -2,8 +2,8 @@
 
 The budget, to the step: the search; learning, in which the updates that came due in the search teach the critic alone
 first, so that it knows the policy before it moves it; and at last, if asked for, a check, in which the chosen skill
-alone and the tuned policy act without noise, from the same starts. The tuned policy is kept if it was better from each
-of them. Then what is returned is not worse than the skill, as far as the budget can tell.
+alone and the tuned policy act without noise, from the same starts. The better one is kept: what is returned is not
+worse than the skill, as far as the budget can tell.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from cic.core.types import Array, Batch, Bools
@@ -20,7 +21,7 @@ from cic.learning.objectives import Objective, get_objective
 from cic.training.evaluation import evaluate_task
 from cic.training.library import Library, checked
 from cic.training.phase import Arrays, Phase
-from cic.training.restoring import require_like, require_trials
+from cic.training.restoring import require_like, require_trials, whole
 from cic.training.searches import Problem, make_search
 from cic.training.searches.base import Seen
 from cic.training.settings import FinetuneConfig
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 CHECK = 1_000  # and on: starts that no trial of a search has had
 STARTS = 3  # of a check
+ASKED_EVERY, ASKED, FOLLOWING = 50, 512, 50  # updates; stored steps, and the rewards behind each, that a rank is of
 
 
 class Finetuning(Phase):
@@ -72,6 +74,7 @@ class Finetuning(Phase):
             (STARTS, 2, 2)
         )  # per start: reward and steps of the skill alone, and of the tuned policy
         self._cuts, self._start = False, 0
+        self._opened: int | None = None  # updates after which the actor began to move
 
     # ---- acting ------------------------------------------------------------------------------------------------
 
@@ -83,10 +86,15 @@ class Finetuning(Phase):
         return self.loop.step < self.config.warmup and self.search.name == "fixed"
 
     def act(self, obs: Array, skill: Array) -> Array:
-        part = self._part_of_check(self.loop.step)
-        if part is None:
-            return self.loop.agent.act(obs, skill, explore=True)
-        return self.loop.agent.act(obs, skill, actor=self.skill_actor if part % 2 == 0 else None)
+        part, agent = self._part_of_check(self.loop.step), self.loop.agent
+        if part is not None:
+            return agent.act(obs, skill, actor=self.skill_actor if part % 2 == 0 else None)
+        action = agent.act(obs, skill, explore=True)
+        if not self.config.second_proposal or self.inherited is None or self._opened is None:
+            return action
+        own = agent.act(obs, skill, actor=self.skill_actor)
+        preferred = agent.value(obs, own, skill) > agent.value(obs, action, skill)
+        return np.where(preferred[:, None], own, action)
 
     def _part_of_check(self, step: int) -> int | None:
         """The skill alone (even) and the tuned policy (odd) from one start after another; None before, and without."""
@@ -132,17 +140,30 @@ class Finetuning(Phase):
         return self._part_of_check(self.loop.step) is None
 
     def moves_actor(self) -> bool:
-        return self._actor_updates() >= 0
+        if self._opened is None and (self.loop.updates >= self._critic_updates or self._ranks()):
+            self._opened = self.loop.updates
+        return self._opened is not None
 
-    def _actor_updates(self) -> int:
-        """Updates that the actor has had; negative while the critic learns alone."""
-        return self.loop.updates - self.loop.earned(self.first_update)
+    @property
+    def _critic_updates(self) -> int:
+        asked = self.config.critic_updates
+        return self.loop.earned(self.first_update) if asked is None else asked
+
+    def _ranks(self) -> bool:
+        """Asked now and then: do the critic's values of stored steps rank them as what followed does?"""
+        updates, least = self.loop.updates, self.config.critic_rank
+        if not least or not updates or updates % ASKED_EVERY:
+            return False
+        rng = np.random.default_rng([self.config.seed, updates])
+        obs, action, followed = self.loop.replay.followed(ASKED, FOLLOWING, rng)
+        return rank_correlation(self.loop.agent.value(obs, action, self.search.current), followed) > least
 
     def relabel(self, batch: Batch) -> Batch:
         """Every step teaches the chosen skill, whichever candidate took it: it is that skill's Q that is wanted."""
         chosen = torch.from_numpy(self.search.current).to(batch.skill.device)
         batch = batch._replace(skill=chosen.expand_as(batch.skill))
-        pull = self.config.pull * (1 - max(self._actor_updates(), 0) / self.config.pull_updates)
+        moved = 0 if self._opened is None else self.loop.updates - self._opened
+        pull = self.config.pull * (1 - moved / self.config.pull_updates)
         if pull <= 0 or self.inherited is None:
             return batch
         agent = self.loop.agent
@@ -211,7 +232,7 @@ class Finetuning(Phase):
         if not steps.all():
             return {"kept": "tuned"}
         alone, tuned = (reward / steps).T
-        kept = "tuned" if (tuned > alone).all() else "skill"
+        kept = "tuned" if tuned.mean() > alone.mean() else "skill"
         if kept == "skill":
             self.loop.agent.learner.actor.load_state_dict(self.skill_actor.state_dict())
         return {"kept": kept, "checked": {"skill": alone.tolist(), "tuned": tuned.tolist(), "steps": int(steps.sum())}}
@@ -219,15 +240,24 @@ class Finetuning(Phase):
     # ---- checkpoints -------------------------------------------------------------------------------------------
 
     def state(self) -> tuple[Arrays, dict[str, Any]]:
-        return {"checked": self.checked}, self.search.state()
+        return {"checked": self.checked}, self.search.state() | {"opened": self._opened}
 
     def restore(self, arrays: Arrays, state: dict[str, Any]) -> None:
         require_like(arrays, {"checked": self.checked})
         require_trials(state, self.search.problem.budget + 2, self.loop.agent.objective.skills.dim)
         self.checked = np.array(arrays["checked"])
+        self._opened = None if state.get("opened") is None else whole(state, "opened", 0, self.loop.updates)
         self.search.restore(state)
         if not self.search.searching and self.search.trials:
             self.loop.run.write_trials(self.search.table())
+
+
+def rank_correlation(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
+    """Spearman's, of two rows of numbers; 0 where one of them is all the same or there are fewer than three."""
+    if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
+        return 0.0
+    first, second = (np.argsort(np.argsort(row)) for row in (a, b))
+    return float(np.corrcoef(first, second)[0, 1])
 
 
 def resolve(search: str, objective: Objective, library: Library | None = None) -> str:

@@ -145,15 +145,25 @@ class FinetuneSettings(LoopConfig[L], Generic[L]):
     """How strongly the policy is held at the chosen skill's own actions, in units of the value; it fades."""
     pull_updates: int = 1_000
     """Updates after which that pull is gone."""
+    critic_updates: int | None = None
+    """Updates that teach the critic alone before the actor moves; by default those that came due in the search."""
+    critic_rank: float = 0.0
+    """The actor moves sooner, once the critic ranks stored steps this well: Spearman's correlation of its values with
+    the discounted rewards of the 50 steps that followed. 0 does not ask."""
+    second_proposal: bool = False
+    """While it learns, act by the chosen skill's own action wherever the critic values that above the policy's."""
     check_steps: int = 0
     """Last steps of the budget, in which the chosen skill alone and the tuned policy act in turn, without noise, from
-    the same three starts: the tuned policy is kept if it is better from each. 0 keeps it unseen, as the paper does."""
+    the same three starts: the better one is kept. 0 keeps the tuned policy unseen, as the paper does."""
     selection: SearchConfig = field(default_factory=SearchConfig)
     """The search for a skill at the beginning."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.pull >= 0 and self.pull_updates >= 1, "pull must not be negative, pull_updates at least 1")
+        updates = self.critic_updates
+        require(updates is None or updates >= 0, f"critic_updates must not be negative, not {updates}")
+        require(0 <= self.critic_rank < 1, f"critic_rank must lie in [0, 1), not at {self.critic_rank}")
         require(0 <= self.check_steps < self.steps, f"check_steps must lie below steps, not at {self.check_steps}")
         require(self.eval_every >= 1 and self.eval_episodes >= 1, "eval_every and eval_episodes must be at least 1")
 
