@@ -54,6 +54,19 @@ def test_updates_are_those_of_a_plain_numpy_computation(name: str) -> None:
 
 
 @every_learner
+@pytest.mark.parametrize(("moves", "rate"), [(True, 0.1), (False, 0.7)])
+def test_targets_follow_faster_while_the_actor_stands_still(learner: str, moves: bool, rate: float) -> None:
+    agent = shake(
+        make_agent(learner=learner, config={"tau_alone": 0.7} | ({"actor_every": 1} if learner == "td3" else {}))
+    )
+    before = weights_of(agent.learner.target)
+    agent.update(batches(agent, 1)[0], intrinsic=False, actor=moves)
+    after, critic = weights_of(agent.learner.target), weights_of(agent.learner.critic)
+    for name in before:
+        np.testing.assert_allclose(after[name], (1 - rate) * before[name] + rate * critic[name], atol=1e-6)
+
+
+@every_learner
 def test_targets_start_as_what_they_follow(learner: str) -> None:
     own = make_agent(learner=learner).learner
     pairs = [(own.critic, own.target)] + ([(own.actor, own.target_actor)] if learner == "td3" else [])
@@ -244,6 +257,7 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
     ("ddpg", {"nstep": 0}),
     ("ddpg", {"tau": 0.0}),
     ("ddpg", {"tau": 1.5}),
+    ("ddpg", {"tau_alone": 0.0}),
     ("ddpg", {"noise": -0.1}),
     ("ddpg", {"noise_clip": -1.0}),
     ("td3", {"noise": -0.1}),

@@ -29,8 +29,8 @@ _TITLES = {
 }
 _MACHINE = "device threads compile quiet wandb keep_physics"
 _RARE = (
-    "critic preset update_every log_every checkpoint_every milestones replay gamma nstep tau threads compile "
-    "keep_physics eval_every eval_episodes search_value trial_skip"
+    "critic preset update_every log_every checkpoint_every milestones replay gamma nstep tau tau_alone threads "
+    "compile keep_physics eval_every eval_episodes search_value trial_skip"
 )
 
 

@@ -77,7 +77,7 @@ class DDPG(Learner):
         metrics = descend("critic", batch, self._noise(batch.action, generator))
         if actor:
             metrics |= descend("actor", batch, self._noise(batch.action, generator))
-        self.follow()
+        self.follow(actor=actor)
         return metrics
 
     def critic_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Metrics]:

@@ -79,7 +79,7 @@ class SAC(Learner):
             metrics |= descend("actor", batch, normal_like(batch.action, generator))
             if self.config.tune_alpha:
                 metrics |= descend("temperature", metrics["actor/entropy"], batch.action)
-        self.follow()
+        self.follow(actor=actor)
         return metrics
 
     def critic_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Metrics]:

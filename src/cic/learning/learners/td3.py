@@ -81,7 +81,7 @@ class TD3(Learner):
         if self.updates % self.config.actor_every == 0:
             if actor:
                 metrics |= descend("actor", batch)
-            self.follow()
+            self.follow(actor=actor)
         return metrics
 
     def critic_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Metrics]:
