@@ -66,13 +66,19 @@ def test_the_spellings_of_the_documentation() -> None:
     assert [read("--steps", text).steps for text in ("1e5", "100k", "100_000", "0.1M")] == [100_000] * 4
 
 
+def test_a_list_takes_spaces() -> None:
+    assert read("--skill", "0", "1,000").skill == (0, 1000)
+    with pytest.raises(UserError, match="--skill must be numbers with spaces between them, not 0,1"):
+        read("--skill", "0,1")
+
+
 @steady
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_floats_come_through(value: float) -> None:
     assert read("--lr", repr(value)).lr == value
 
 
-@pytest.mark.parametrize("text", ["many", "1e", "k", "", "1.5", "nan", "inf", "1e400", "--"])
+@pytest.mark.parametrize("text", ["many", "1e", "k", "", "1.5", "nan", "inf", "1e400", "--", "0,1", "1,0000", ",5"])
 def test_what_is_no_whole_number(text: str) -> None:
     with pytest.raises(UserError, match="--steps"):
         read("--steps", text)

@@ -9,6 +9,7 @@ import ast
 import dataclasses
 import difflib
 import inspect
+import re
 import textwrap
 import types
 from collections.abc import Iterable, Sequence
@@ -180,7 +181,8 @@ def _one(flag: Flag, text: str) -> Any:
     try:
         value = number(text)
     except ValueError:
-        raise UserError(f"{flag.spelling} must be a number, not {text}") from None
+        wanted = "numbers with spaces between them" if flag.many else "a number"
+        raise UserError(f"{flag.spelling} must be {wanted}, not {text}") from None
     if flag.kind == "float":
         return float(value)
     if value != value or value in (float("inf"), float("-inf")) or value != int(value):
@@ -189,9 +191,11 @@ def _one(flag: Flag, text: str) -> Any:
 
 
 def number(text: str) -> float:
-    """`100000`, `100_000`, `100,000`, `1e5` and `100k` are the same; `M` is a million."""
+    """`100000`, `100_000`, `100,000`, `1e5` and `100k` are the same; `M` is a million. `0,1` is no number."""
     scale = {"k": 1_000, "K": 1_000, "M": 1_000_000}.get(text[-1:], 1)
-    digits = (text[:-1] if scale > 1 else text).replace(",", "")
+    digits = text[:-1] if scale > 1 else text
+    if re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?", digits):
+        digits = digits.replace(",", "")
     return int(digits) * scale if digits.lstrip("+-").replace("_", "").isdecimal() else float(digits) * scale
 
 
