@@ -99,6 +99,25 @@ def test_a_compiled_loss_equals_the_plain_one() -> None:
         assert torch.allclose(one, other, rtol=1e-4, atol=1e-5), name
 
 
+class Scaled(torch.nn.Module):
+    def __init__(self, weights: int) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.arange(1.0, 1.0 + weights))
+
+    def total(self, x: torch.Tensor) -> torch.Tensor:
+        return (x[:, None] * self.weight).sum()
+
+
+@needs_compiler
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+def test_one_graph_never_serves_another_module() -> None:
+    """Same code and inputs, other weights: what METRA's critic and CSF's are to each other."""
+    for weights in (1, 3):
+        module = Scaled(weights)
+        compiled = Compiled(module.total, torch.device("cpu"), [])
+        assert float(compiled(torch.ones(4))) == 4 * sum(range(1, weights + 1))
+
+
 @pytest.mark.slow
 @needs_compiler
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")

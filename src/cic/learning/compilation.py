@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 import sysconfig
+import types
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -49,7 +50,7 @@ class Compiled:
         import torch._dynamo
 
         torch._dynamo.config.trace_autograd_ops = True  # gradients are part of the graph
-        torch._dynamo.config.recompile_limit = 100  # of methods and sizes in one process
+        torch._dynamo.config.recompile_limit = 100  # of sizes in one process
         warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\._inductor")  # torch's to its authors
         options: dict[str, Any] = {"cpp_wrapper": True, "compile_threads": 1}
         if device.type == "cuda":
@@ -57,7 +58,7 @@ class Compiled:
         # Modules do not change once they are compiled, so nothing asks them at each call (3 % of a small update).
         options["guard_filter_fn"] = torch.compiler.skip_guard_on_all_nn_modules_unsafe
         self._plain = function
-        self._call = torch.compile(function, dynamic=False, options=options)
+        self._call = torch.compile(_with_own_code(function), dynamic=False, options=options)
         self._siblings = siblings
         siblings.append(self)
 
@@ -72,3 +73,12 @@ class Compiled:
             for sibling in self._siblings:
                 sibling._call = sibling._plain
             return self._plain(*inputs)
+
+
+def _with_own_code(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A copy whose code object is its own. torch keeps compiled graphs by code object, and with no guards on modules
+    the graph of another method's critic would fit this one's inputs (METRA's and then CSF's, both of 2-D skills)."""
+    plain = getattr(function, "__func__", function)
+    code = plain.__code__.replace()
+    copy = types.FunctionType(code, plain.__globals__, plain.__name__, plain.__defaults__, plain.__closure__)
+    return types.MethodType(copy, function.__self__) if isinstance(function, types.MethodType) else copy
