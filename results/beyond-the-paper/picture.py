@@ -1,4 +1,4 @@
-"""picture.py RUNS DOMAIN SEED: 48 skills of METRA, DIAYN and CIC from one start, and the cells they cover."""
+"""picture.py RUNS DOMAIN SEED: 48 skills of METRA, DIAYN and CIC from one start, and the cells they cover from five."""
 
 from __future__ import annotations
 
@@ -16,16 +16,20 @@ from cic.training.evaluation import BINS, Coverage, plane_cells, rollout
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-METHODS, COUNT, STARTS, STEPS = {"metra": "METRA", "diayn": "DIAYN", "cic": "CIC"}, 48, 1, 500
+METHODS, COUNT, STARTS, STEPS = {"metra": "METRA", "diayn": "DIAYN", "cic": "CIC"}, 48, 5, 500
 
 
 def main(runs: Path, domain: str, seed: str) -> None:
     here = Path(__file__).parent
-    figure, panels = plt.subplots(1, len(METHODS), figsize=(3.4 * len(METHODS), 3.6), layout="constrained")
+    figure, panels = plt.subplots(
+        1, len(METHODS), figsize=(3.4 * len(METHODS), 4), sharex=True, sharey=True, layout="constrained"
+    )
     rows = []
     for (method, title), axes in zip(METHODS.items(), panels, strict=True):
         agent = cic.load(runs / f"{method}-{domain}-{seed}")
         skills = agent.objective.skills.sample(COUNT, np.random.default_rng(0))
+        if skills.shape[1] == 2:  # colours go round with the skill
+            skills = skills[np.argsort(np.arctan2(skills[:, 1], skills[:, 0]))]
         env = envs.make(domain, num_envs=COUNT, seed=0)
         info = envs.domains()[domain]
         cells = []

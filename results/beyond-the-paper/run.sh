@@ -15,5 +15,8 @@ corners)
     for method in fb hilp; do
         run $method point_mass 120000 --num-envs 8 --update-every 8 --hidden 64 --batch 128
     done ;;
-ant) for method in metra diayn cic; do run $method ant 240000 --num-envs 8 --update-every 8; done ;;
+ant)
+    settings="--num-envs 8 --update-every 8 --library 0 --compile on"
+    run metra ant 344568 $settings --dual-start 1 --dual-lr 1e-3
+    for method in diayn cic; do run $method ant 344568 $settings; done ;;
 esac
