@@ -32,6 +32,9 @@ PRETRAIN: dict[str, dict[str, Any]] = {
     "eight-soft": {**EIGHT, "saturation": 1e-3},  # and so in finetuning
     "eight-slow": {**EIGHT, "lr": 3e-4},
     "eight-disc": {**EIGHT, "reward": "discriminator"},
+    "laptop": {},  # as it is now: 25k updates on 200k steps, then 40 skills from five starts
+    "laptop-target": {"tau": 0.05},
+    "laptop-slow": {"lr": 3e-4},
 }
 BEFORE = {"search": "paper", "update_every": 2, "batch": 256}
 FINETUNE: dict[str, dict[str, Any]] = {
@@ -39,6 +42,8 @@ FINETUNE: dict[str, dict[str, Any]] = {
     "early": {**BEFORE, "warmup": 1_000},
     "early-double": {"search": "paper", "warmup": 1_000, "update_every": 1, "batch": 128},
     "early-critic": {**BEFORE, "warmup": 1_000, "critic": "all"},
+    "laptop": {},  # as it is now: an update per step, batch 128, the library's search
+    "target": {"tau": 0.05, "lr": 1e-3},
 }
 
 
