@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from cic import __version__, envs
-from cic.core.config import to_dict
+from cic.core.config import require, to_dict
 from cic.core.errors import UserError
 from cic.core.imports import imported
 from cic.core.types import Array
@@ -396,6 +396,11 @@ def _parts(phase: type[Phase], config: Any) -> tuple[Agent, VectorEnv]:
         agent = make_agent(phase, config, env.spaces)
         if phase.intrinsic:
             check_contract(agent.objective, config.objective)
+            require(
+                getattr(config.options, "plane", ()) is not None,
+                f"{config.objective} counts over a plane, and {config.domain} names none: say which entries of its "
+                "observation are one, for example --plane 0 1",
+            )
         return agent, env
     except BaseException:
         env.close()

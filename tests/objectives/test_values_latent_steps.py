@@ -10,10 +10,12 @@ import torch
 from helpers import Weights, build_objective, critic, doubles, gradient, random_batch, relu_mlp, unit, weights_of
 from objective_setup import Representation, build, make_batch
 
+import cic
 from cic.core.errors import UserError
 from cic.core.types import Batch, Spaces
 from cic.learning.objectives import Objective, get_objective
 from cic.learning.successor import SuccessorCritic, least_squares
+from cic.training.settings import override, pretrain_defaults
 
 SIZE, OBS, ACTION = 6, 3, 2
 
@@ -301,3 +303,15 @@ def test_an_environment_without_the_named_entries_gets_one_sentence(name, option
     cls = get_objective(name)
     with pytest.raises(UserError, match=f"^{sentence}"):
         cls(Spaces(4, 2), 8, cls.Options(**options))
+
+
+def test_a_domain_that_names_no_plane_gets_one_sentence_unless_the_user_does(tmp_path):
+    small = {"scale": "smoke", "steps": 120, "quiet": True}
+    with pytest.raises(
+        UserError, match=r"^ssn4hrl counts over a plane, and walker names none: say which .* --plane 0 1$"
+    ):
+        cic.pretrain("walker", "ssn4hrl", out=tmp_path / "run", **small)
+    assert not (tmp_path / "run").exists()
+    assert pretrain_defaults("half_cheetah", "ssn4hrl").options.plane == (0,)
+    config = override(pretrain_defaults("walker", "ssn4hrl"), {"plane": (3, 4)})
+    assert config.options.plane == (3, 4)

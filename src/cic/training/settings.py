@@ -10,6 +10,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
+from cic import envs
 from cic.core.config import checked, from_dict, require
 from cic.core.errors import unknown
 from cic.learning.compilation import Mode
@@ -236,6 +237,13 @@ def _scale(scale: str, kind: str, learner: str, recommended: dict[str, Any] | No
     return settings | {"learning": get_learner(learner).Config(**learning)}
 
 
+def _plane(domain: str, options: Any) -> dict[str, Any]:
+    """Where a body is, for the methods that count over it: as the domain says, if it does."""
+    known = envs.domains().get(domain)
+    asked = any(one.name == "plane" for one in dataclasses.fields(options))
+    return {"plane": known.plane} if asked and known is not None and known.plane else {}
+
+
 def pretrain_defaults(
     domain: str, objective: str = "cic", scale: str = "laptop", preset: str | None = None, learner: str | None = None
 ) -> Any:
@@ -244,7 +252,7 @@ def pretrain_defaults(
     preset = preset or next(iter(cls.presets))
     if preset not in cls.presets:
         raise unknown(f"preset of {objective}", preset, cls.presets)
-    options = cls.Options(**cls.scales.get(scale, {}) | cls.presets[preset])
+    options = cls.Options(**_plane(domain, cls.Options) | cls.scales.get(scale, {}) | cls.presets[preset])
     recommended = cls.recommended.get(preset, {})
     wanted = recommended.get("learner", "ddpg")
     chosen = learner or wanted

@@ -28,8 +28,8 @@ from cic.learning.objectives.base import Objective, SkillSpace, register
 class SSN4HRLOptions:
     skill_dim: int = 16
     """Number of skills; each is kept for a whole episode."""
-    plane: tuple[int, ...] = (0, 1)
-    """Entries of the observation that are the position in the plane."""
+    plane: tuple[int, ...] | None = None
+    """Entries of the observation that are the position in the plane; by default those that the domain names."""
     cells_per_unit: float = 5.0
     """Cells along one unit of the plane."""
     speed_weight: float = 10.0
@@ -41,7 +41,10 @@ class SSN4HRLOptions:
 
     def __post_init__(self) -> None:
         require(self.skill_dim >= 2, f"skill_dim must be at least 2, not {self.skill_dim}")
-        require(len(self.plane) >= 1 and min(self.plane) >= 0, "plane must name entries of the observation, from 0 on")
+        require(
+            self.plane is None or (len(self.plane) >= 1 and min(self.plane) >= 0),
+            "plane must name entries of the observation, from 0 on",
+        )
         require(self.cells_per_unit > 0, f"cells_per_unit must be positive, not {self.cells_per_unit}")
         for name in ("speed_weight", "control_cost", "information_weight"):
             require(getattr(self, name) >= 0, f"{name} must not be negative, is {getattr(self, name)}")
@@ -58,12 +61,12 @@ class SSN4HRL(Objective):
 
     def __init__(self, spaces: Spaces, hidden: int, options: SSN4HRLOptions) -> None:
         super().__init__(spaces, hidden, options)
+        self._plane = [0, 1] if options.plane is None else list(options.plane)
         require(
-            max(options.plane) < spaces.obs,
-            f"ssn4hrl counts over entries {', '.join(map(str, options.plane))} of the observation, which has only "
+            max(self._plane) < spaces.obs,
+            f"ssn4hrl counts over entries {', '.join(map(str, self._plane))} of the observation, which has only "
             f"{spaces.obs}: name this environment's plane with --plane",
         )
-        self._plane = list(options.plane)
 
     @property
     def skills(self) -> SkillSpace:
