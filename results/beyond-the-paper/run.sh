@@ -13,6 +13,8 @@ walker) for method in visr becl csf dads; do run $method walker 20000 --preset u
 zero-shot) for method in fb hilp; do run $method walker 200000 --num-envs 8 --update-every 8; done ;;
 zero-shot-longer)
     run hilp walker 200000 --num-envs 8 --update-every 4 --library 0 --compile on --saturation 1e-3 --distance-discount 0.96 ;;
+zero-shot-target)
+    run hilp walker 200000 --num-envs 8 --update-every 8 --library 0 --compile on --saturation 1e-3 --distance-discount 0.96 --tau 0.05 ;;
 corners)
     for method in fb hilp; do
         run $method point_mass 120000 --num-envs 8 --update-every 8 --hidden 64 --batch 128

@@ -104,7 +104,7 @@ def table() -> None:
                 "/".join(f"{row['curve'][at]:.0f}" for row, at in zip(rows, ends, strict=True) if row["task"] == task)
                 for task in tasks
             ]
-            cpu = np.mean([row["cpu_minutes"] for row in rows], axis=0)
+            cpu = np.mean(np.array([row["cpu_minutes"] for row in rows], np.float64), axis=0)  # None: not measured
             seeds = sorted({row["seed"] for row in rows})
             print(
                 f"| {before} | {after} | {', '.join(map(str, seeds))} | {cpu[0]:.1f} + {cpu[1]:.1f} | "
