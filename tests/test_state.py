@@ -324,6 +324,7 @@ def test_a_run_goes_on_as_if_it_had_not_been_disturbed(
     disturb()
 
 
+@pytest.mark.slow
 def test_stopped_at_step_1237_and_resumed_by_the_command_it_ends_as_the_run_that_was_not(tmp_path: Path) -> None:
     """Once a checkpoint in the middle of an episode made it endless."""
     shared = {"scale": "smoke", "steps": 3_000, "update_every": 50, "quiet": True}

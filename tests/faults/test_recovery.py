@@ -311,6 +311,7 @@ def start(tmp_path: Path, how: str, timeout: float) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_an_environment_that_cannot_be_interrupted_ends_the_process_with_a_sentence(tmp_path: Path) -> None:
     child = start(tmp_path, "hangs and holds on", 0.5)
     _, said = child.communicate(timeout=120)

@@ -48,6 +48,7 @@ def cluster() -> Iterator[Any]:
     made.shutdown()
 
 
+@pytest.mark.slow
 def test_two_at_once_give_the_bits_of_one_after_another(tmp_path: Path) -> None:
     plan = tiny_plan(seeds=2)
     run_plan(plan, str(tmp_path / "one"), Means(slots=1, quiet=True))

@@ -87,6 +87,7 @@ def test_every_state_is_seen_in_the_files(tmp_path: Path) -> None:
         read_jobs(storage)
 
 
+@pytest.mark.slow
 def test_the_cost_is_measured_once_per_shape_and_the_disk_is_right(tmp_path: Path) -> None:
     plan = tiny_plan(seeds=3, tasks="gridworld")
     jobs, configs = make_jobs(plan), complete_configs(plan)
