@@ -44,6 +44,8 @@ FINETUNE: dict[str, dict[str, Any]] = {
     "early-critic": {**BEFORE, "warmup": 1_000, "critic": "all"},
     "laptop": {},  # as it is now: an update per step, batch 128, the library's search
     "target": {"tau": 0.05, "lr": 1e-3},
+    "target2": {"tau": 0.02},
+    "slow": {"lr": 3e-4},
 }
 
 
