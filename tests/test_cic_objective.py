@@ -140,6 +140,7 @@ def test_the_default_is_what_the_released_code_does() -> None:
         "particle_reward": "released",
         "normaliser": "variance",
         "reward": "entropy",
+        "reward_weight": 1.0,
         "representation": True,
         "entropy": True,
         "projection": True,
@@ -185,8 +186,9 @@ def test_transition_particles_embed_both_states(particle_reward: str) -> None:
 
 @pytest.mark.parametrize("term", ["discriminator", "similarity", "uncertainty"])
 @pytest.mark.parametrize("entropy", [True, False])
-def test_added_reward_is_its_formula(term: str, entropy: bool) -> None:
-    objective, batch = cic(reward=term, entropy=entropy, knn=5), batch_of(20)
+@pytest.mark.parametrize("weight", [1.0, 0.25])
+def test_added_reward_is_its_formula(term: str, entropy: bool, weight: float) -> None:
+    objective, batch = cic(reward=term, reward_weight=weight, entropy=entropy, knn=5), batch_of(20)
     w = weights_of(objective)
     similarity = cosines(w, batch)
     if term == "discriminator":
@@ -196,7 +198,7 @@ def test_added_reward_is_its_formula(term: str, entropy: bool) -> None:
     else:
         added = ensemble_disagreement([similarity, *(cosines(w, batch, member=f"others.{m}") for m in range(3))])
     particles = released_reward(relu_mlp(w, "state", doubles(batch.next_obs)), 5, Welford(), "variance")
-    expected = added + (particles if entropy else 0)
+    expected = weight * added + (particles if entropy else 0)
     np.testing.assert_allclose(objective.reward(batch).numpy(), expected, rtol=1e-4, atol=1e-5)
 
 

@@ -43,6 +43,8 @@ class CICOptions:
     """Running statistic that divides the distances of the released particle reward."""
     reward: Literal["entropy", "discriminator", "similarity", "uncertainty"] = "entropy"
     """The term added to the entropy: nothing, log q(τ|z), cosine similarity, or an ensemble's disagreement."""
+    reward_weight: float = 1.0
+    """Weight of that term."""
     representation: bool = True
     """Learn the representation; off leaves the encoders as they were initialised."""
     entropy: bool = True
@@ -67,6 +69,7 @@ class CICOptions:
     def __post_init__(self) -> None:
         require(self.skill_dim >= 1, f"skill_dim must be at least 1, not {self.skill_dim}")
         require(self.temperature >= 0.02, f"temperature must be at least 0.02, not {self.temperature}")
+        require(0 < self.reward_weight < math.inf, f"reward_weight must be positive, not {self.reward_weight}")
         require(self.knn >= 1, f"knn must be at least 1, not {self.knn}")
         require(self.skill_every >= 1, f"skill_every must be at least 1, not {self.skill_every}")
         require(self.ensemble >= 2, f"ensemble must be at least 2, not {self.ensemble}")
@@ -163,13 +166,13 @@ class CIC(Objective):
         reward = self._entropy(batch) if self.options.entropy else torch.zeros_like(batch.reward)
         if term == "entropy":
             return reward
-        similarities = self._similarities(batch)
+        return reward + self.options.reward_weight * self._added(term, self._similarities(batch))
+
+    def _added(self, term: str, similarities: list[Tensor]) -> Tensor:
         if term == "similarity":
-            return reward + similarities[0].diagonal()[:, None]
+            return similarities[0].diagonal()[:, None]
         logits = [similarity / self.options.temperature for similarity in similarities]
-        if term == "discriminator":
-            return reward + log_density_ratio(logits[0])
-        return reward + disagreement(torch.stack(logits))
+        return log_density_ratio(logits[0]) if term == "discriminator" else disagreement(torch.stack(logits))
 
     def _entropy(self, batch: Batch) -> Tensor:
         if self.options.particles == "next_state":
