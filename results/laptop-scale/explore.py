@@ -35,6 +35,10 @@ PRETRAIN: dict[str, dict[str, Any]] = {
     "laptop": {},  # as it is now: 25k updates on 200k steps, then 40 skills from five starts
     "laptop-target": {"tau": 0.05},
     "laptop-slow": {"lr": 3e-4},
+    "laptop-long": {"steps": 450_000},  # 49.5k updates
+    "laptop-data": {"steps": 450_000, "update_every": 16},  # as many updates on twice the data
+    "laptop-disc": {"reward": "discriminator"},
+    "laptop-disc-tenth": {"reward": "discriminator", "reward_weight": 0.1},
 }
 BEFORE = {"search": "paper", "update_every": 2, "batch": 256}
 FINETUNE: dict[str, dict[str, Any]] = {

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from cic.core.errors import UserError
 from cic.core.published import experts
@@ -117,6 +118,26 @@ def test_improvement_agrees_with_rliable() -> None:
 def test_improvement_with_holes_counts_pairs() -> None:
     a, b = matrix({"t": [1.0, 3.0], "u": [5.0]}), matrix({"t": [2.0, 2.0, 3.0], "u": [1.0]})
     assert statistics.improvement(a, b, FAST).value == pytest.approx(((0 + 2.5) / 6 + 1) / 2)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_order_agrees_with_scipy(ties: bool) -> None:
+    rng = np.random.default_rng(3)
+    groups, wanted = [random_matrix(rng, runs=5) for _ in range(7)], rng.permutation(7).astype(float)
+    if ties:
+        groups[1], wanted[2] = groups[0], wanted[3]
+    means = [group.values.mean(axis=0).mean() for group in groups]
+    expected = scipy.stats.spearmanr(means, wanted).statistic
+    found = statistics.order(groups, wanted.tolist(), FAST)
+    assert found.value == pytest.approx(expected, abs=1e-12)
+    assert found.low < found.value < found.high
+
+
+def test_order_of_clear_differences_is_certain_and_of_two_methods_unknown() -> None:
+    groups = [Matrix(("t",), level + np.linspace(0, 0.1, 4)[:, None]) for level in range(4)]
+    assert statistics.order(groups, [1, 2, 3, 4], FAST) == (1, 1, 1)
+    assert statistics.order(groups, [4, 3, 2, 1], FAST).value == -1
+    assert np.isnan(statistics.order(groups[:2], [1, 2], FAST).value)
 
 
 def test_profile_is_the_fraction_above() -> None:

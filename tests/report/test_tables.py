@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 from make_runs import finetune
 
 from cic.core.errors import UserError
-from cic.core.published import experts
+from cic.core.published import TITLES, experts
 from cic.report import ReportOptions, groups, paper, score_tables, scores
 from cic.report.tables import Cell, Table, latex, number, rows, to_csv, to_html, to_latex, to_markdown
 from cic.runs import records
@@ -223,6 +224,39 @@ def test_paper_rows_stand_beside_own_runs(tmp_path: Path) -> None:
     assert statistics.rows[1][3].text == f"{486 / 796:.2f}"  # over the same task as one's own
     assert not any(cell.best for row in statistics.rows for cell in row)  # a single own method is no contest
     assert {record["source"] for record in statistics.records} == {"runs", "paper"}
+
+
+def test_the_papers_order_is_told_per_domain(tmp_path: Path) -> None:
+    published = {method: paper.scores()[method]["walker-run"].mean for method in ("cic", "aps", "diayn", "rnd")}
+    reverse = dict(
+        zip(sorted(published, key=published.__getitem__), sorted(published.values(), reverse=True), strict=True)
+    )
+    for method in published:
+        for seed in range(3):
+            finetune(tmp_path, "walker-run", method, seed, published[method] + seed)
+            finetune(tmp_path, "jaco-reach_top_left", method, seed, reverse[method] / 10 + seed)
+    _, computed, _ = built(tmp_path)
+    table = score_tables.order_table(computed, PLAIN)
+    walker, jaco = texts(table)
+    assert walker[:2] == ["Walker", "1.00 [1.00, 1.00]"]
+    jaco_paper = [paper.scores()[method]["jaco-reach_top_left"].mean for method in published]
+    expected = scipy.stats.spearmanr([reverse[method] for method in published], jaco_paper).statistic
+    assert jaco[0] == "Jaco"
+    assert jaco[1].startswith(f"{number(expected, 2)} [")
+    best = max(published, key=published.__getitem__)
+    told = {(record["domain"], record["method"]): record for record in table.records}
+    assert len(told) == 8
+    assert walker[2].startswith(TITLES[best])
+    for method, score in published.items():
+        record = told["walker", TITLES[method]]
+        assert record["place"] == record["paper_place"] == 1 + sum(other > score for other in published.values())
+        assert record["mean"] == pytest.approx((score + 1) / experts()["walker-run"])
+
+
+def test_two_methods_have_no_order(tmp_path: Path) -> None:
+    for method in ("cic", "aps"):
+        finetune(tmp_path, "walker-run", method, 0, 100.0)
+    assert not score_tables.order_table(built(tmp_path)[1], PLAIN).rows
 
 
 def test_paper_rows_alone_are_its_published_statistics(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from cic.report import paper
 from cic.report.groups import Study
 from cic.report.options import ReportOptions
 from cic.report.scores import Row, Scores, task_place
-from cic.report.statistics import Estimate, normalised, standard_error
+from cic.report.statistics import Estimate, normalised, order, standard_error
 from cic.report.style import place
 from cic.report.tables import Cell, Table, number, rows
 from cic.runs.records import split_task
@@ -123,6 +123,55 @@ def _plus_minus(score: _Score, usual: int) -> str:
 def words(name: str) -> str:
     """reach_top_left → Reach top left; an id of another library stays as it is."""
     return name if ":" in name else name.replace("_", " ").capitalize()
+
+
+# ---- the paper's order ----------------------------------------------------------------------------------------------
+
+
+def order_table(scores: Scores, options: ReportOptions) -> Table:
+    """Per domain: do the methods come out in the paper's order?"""
+    lines, records = [], []
+    for domain in dict.fromkeys(split_task(task)[0] for task in scores.tasks):
+        tasks = [task for task in scores.tasks if split_task(task)[0] == domain and task in experts()]
+        methods = [row for row in scores.own if row.method in paper.scores() and set(tasks) <= set(row.matrix.tasks)]
+        if not tasks or len(methods) < 3:
+            continue
+        matrices = [row.matrix.only(tasks) for row in methods]
+        here = [float(np.nanmean(values.values, axis=0).mean()) for values in matrices]
+        there = [_paper_mean(row.method, tasks) for row in methods]
+        found = [
+            _Placed(row.label, mean, place, paper_place)
+            for row, mean, place, paper_place in zip(methods, here, _places(here), _places(there), strict=True)
+        ]
+        records += [
+            {"domain": domain, "paper_mean": mean, **place._asdict()} for place, mean in zip(found, there, strict=True)
+        ]
+        ranked = " > ".join(f"{one.method} {number(one.mean)}" for one in sorted(found, key=lambda one: one.place))
+        furthest = sorted(found, key=lambda one: -abs(one.place - one.paper_place))[:2]
+        apart = ", ".join(f"{one.method} ({one.place}., there {one.paper_place}.)" for one in furthest)
+        lines.append([words(domain), interval(order(matrices, there, options.bootstrap)), ranked, apart])
+    caption = (
+        "Spearman's rank correlation of the methods' mean normalised scores with the paper's, with an interval from "
+        "resampled runs, and the two methods whose places are furthest apart."
+    )
+    header = ("Domain", "ρ", "Order here", "Furthest apart")
+    return Table("order", "The paper's order", caption, header, rows(lines), words=True, records=records)
+
+
+class _Placed(NamedTuple):
+    method: str
+    mean: float
+    place: int
+    paper_place: int
+
+
+def _paper_mean(method: str, tasks: Sequence[str]) -> float:
+    return float(np.mean([normalised(task, paper.scores()[method][task].mean) for task in tasks]))
+
+
+def _places(values: Sequence[float]) -> list[int]:
+    """1 for the highest."""
+    return [1 + sum(other > value for other in values) for value in values]
 
 
 # ---- improvement and reward variants -------------------------------------------------------------------------------

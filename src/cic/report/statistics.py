@@ -183,6 +183,33 @@ def difference(a: Matrix, b: Matrix, bootstrap: Bootstrap) -> dict[str, Estimate
     return {name: _at(band, index) for index, name in enumerate(STATISTICS)}
 
 
+def order(groups: Sequence[Matrix], reference: Sequence[float], bootstrap: Bootstrap) -> Estimate:
+    """Spearman's rank correlation of the groups' means over their tasks with given numbers; NaN below three groups.
+
+    The interval resamples runs: it says how sure this order is, not how it would be with other methods.
+    """
+    if len(groups) < 3:
+        return Estimate(math.nan)
+    wanted = _ranks(np.array(reference, np.float64))
+
+    def correlation(*scores: FloatArray) -> FloatArray:
+        found = _ranks(np.stack([aggregates(each)[:, STATISTICS.index("mean")] for each in scores], axis=1))
+        a, b = (ranks - ranks.mean(axis=-1, keepdims=True) for ranks in (found, wanted))
+        spread = np.sqrt((a * a).sum(axis=-1) * (b * b).sum(axis=-1))
+        rho: FloatArray = (a * b).sum(axis=-1) / np.where(spread, spread, np.inf)
+        return rho[:, None]
+
+    return _at(_estimate(correlation, groups, bootstrap), 0)
+
+
+def _ranks(values: FloatArray) -> FloatArray:
+    """Of the last axis, from 0; equals share the mean of theirs."""
+    below = (values[..., :, None] > values[..., None, :]).sum(axis=-1)
+    not_above = (values[..., :, None] >= values[..., None, :]).sum(axis=-1)
+    ranks: FloatArray = (below + not_above - 1) / 2
+    return ranks
+
+
 def standard_error(values: Sequence[float] | FloatArray) -> float:
     """Of the mean; NaN for a single value."""
     count = len(values)
