@@ -37,6 +37,7 @@ PRETRAIN: dict[str, dict[str, Any]] = {
     "laptop-slow": {"lr": 3e-4},
     "laptop-long": {"steps": 450_000},  # 49.5k updates
     "laptop-data": {"steps": 450_000, "update_every": 16},  # as many updates on twice the data
+    "released": {"normaliser": "variance", "library": 0},
     "laptop-disc": {"reward": "discriminator"},
     "laptop-disc-tenth": {"reward": "discriminator", "reward_weight": 0.1},
 }
@@ -50,6 +51,8 @@ FINETUNE: dict[str, dict[str, Any]] = {
     "target": {"tau": 0.05, "lr": 1e-3},
     "target2": {"tau": 0.02},
     "slow": {"lr": 3e-4},
+    "paper": {"search": "paper"},
+    "critic": {"critic": "all"},
 }
 
 
