@@ -40,6 +40,7 @@ def short_regressions() -> Iterator[None]:
     """A search asks for hundreds of them here, and whether they are any good does not matter."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("cic.training.library.UPDATES", 3)
+        patch.setattr("cic.training.prior.UPDATES", 3)
         yield
 
 
@@ -281,14 +282,18 @@ def real_setting(kind: str, copies: int) -> tuple[str, Any, Parts]:
 
 
 def adapting_setting(copies: int) -> tuple[str, Any, Parts]:
-    """From a pre-training with a library: the search, the pull and the check have something to remember."""
+    """From a pre-training with a library: search, pull, check and borrowed steps have something to remember."""
     shared: dict[str, Any] = {"num_envs": copies, "steps": 150 * copies, "warmup": 30 * copies, "log_every": 22}
     shared |= {"update_every": 9 * copies, "replay": 1_000 * copies, "checkpoint_every": 10**6, "eval_every": 10**6}
     own = {"search": "library", "search_steps": 60 * copies, "trial_steps": 6 * copies}
-    config = finetune_config(**shared, **own, check_steps=40 * copies, pull=1.0, pull_updates=8, eval_episodes=1)
+    config = finetune_config(
+        **shared, **own, check_steps=40 * copies, pull=1.0, pull_updates=8, eval_episodes=1, prior=0.5
+    )
     source, rng = api.make_agent(PHASES["finetune"], config), np.random.default_rng(0)
     library = Library(rng.random((9, 4), np.float32), rng.random((9, 6, 2), np.float32))
-    inherited = Inheritance(source.state_dict(), library.arrays())
+    steps = {"obs": rng.random((50, 2), np.float32), "action": rng.random((50, source.spaces.action), np.float32)}
+    steps |= {"terminated": np.zeros(50, np.bool_), "final": np.arange(50) % 10 == 9}
+    inherited = Inheritance(source.state_dict(), library.arrays(), steps)
 
     def parts() -> tuple[Any, Any, Any]:
         env = envs.make(config.task, num_envs=copies, seed=config.seed)

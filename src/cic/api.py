@@ -31,9 +31,10 @@ from cic.training.inference import Reached, fresh_states, infer_skill, reach_goa
 from cic.training.limits import check_device, check_memory, check_numbers
 from cic.training.loop import Loop
 from cic.training.opening import check_source, chosen_skill, load_agent, make_agent, open_env
-from cic.training.phase import Phase
+from cic.training.phase import Arrays, Phase
 from cic.training.phases import PHASES, config_of, phase_of
-from cic.training.restoring import weights_limit
+from cic.training.prior import experienced
+from cic.training.restoring import fitting, weights_limit
 from cic.training.settings import (
     FinetuneConfig,
     FinetuneSettings,
@@ -170,7 +171,19 @@ def _source(path: Path | str, at: int | None, domain: str, given: FinetuneSettin
         )
     agent, step = _final_agent(run, config) if at is None else load_agent(run, config, at)
     library = run.library() if at is None else {}  # it belongs to the weights at the end
-    return _Source(agent, Inheritance(agent.state_dict(), library), config, step)
+    steps = _steps_of(run, at) if given.prior else {}
+    return _Source(agent, Inheritance(agent.state_dict(), library, steps), config, step)
+
+
+def _steps_of(run: Run, at: int | None) -> Arrays:
+    """What a pre-training saw, for a finetuning that learns from it."""
+    if at is not None:
+        raise UserError("the steps before --at are not kept apart from those after it: drop --at or --prior")
+    loaded = run.load_checkpoint()
+    if loaded is None or "replay" not in loaded[1]:
+        raise UserError(f"{run.path} has not kept what it saw: drop --prior, or pre-train anew")
+    with fitting(run.path):
+        return experienced(loaded[1]["replay"])
 
 
 def _final_agent(run: Run, config: Any) -> tuple[Agent, int]:
@@ -253,7 +266,7 @@ def _inherited(run: Run, config: Any, agent: Agent) -> Inheritance | None:
     try:
         return run.inherited(weights_limit(agent))
     except UserError:
-        if run.checkpoints() and not (config.check_steps or config.pull or config.second_proposal):
+        if run.checkpoints() and not (config.check_steps or config.pull or config.second_proposal or config.prior):
             return None
         raise
 

@@ -69,6 +69,21 @@ class Replay:
         self._discounts = (gamma ** np.arange(nstep)).astype(np.float32)
         self._offsets = np.arange(nstep + 1)
 
+    @classmethod
+    def of(
+        cls, obs: Array, action: Array, terminated: Bools, final: Bools, skill_dim: int, nstep: int, gamma: float
+    ) -> Replay:
+        """Steps of others, in order; `final` marks observations behind which nothing is known. Rewards are 0."""
+        spaces = Spaces(obs.shape[1], action.shape[1])
+        replay = cls(spaces, skill_dim, max(len(obs), nstep + 1), nstep=nstep, gamma=gamma)
+        ends = np.concatenate([[0], np.cumsum(final)])  # final observations before each record
+        starts = np.arange(max(len(obs) - nstep, 0))
+        replay.valid[starts] = ends[starts + nstep] == ends[starts]
+        for name, values in (("obs", obs), ("action", action), ("terminated", terminated)):
+            getattr(replay, name)[: len(values)] = values
+        replay.written[:] = len(obs)
+        return replay
+
     def __len__(self) -> int:
         """Records held."""
         return int(np.minimum(self.written, self.slots).sum())

@@ -55,6 +55,7 @@ from cic.runs.values import plain, read_object
 
 FORMAT = 2
 LIBRARY_LIMIT = 256 << 20  # bytes; of 128 skills a few million
+STEPS_LIMIT = 2 << 30
 KINDS = ("pretrain", "finetune")
 _LARGEST_SPACE = 1_000_000
 
@@ -65,6 +66,8 @@ class Inheritance(NamedTuple):
     weights: Tensors
     library: Arrays
     """What the pre-training's skills do (`cic.training.library`); empty if it left nothing."""
+    steps: Arrays = {}  # noqa: RUF012  never written to
+    """What the pre-training saw (`cic.training.prior`); empty unless the finetuning learns from it."""
 
 
 class Run:
@@ -130,7 +133,8 @@ class Run:
                 f"{self.path} holds a run already: continue it with --resume {self.path}, or choose another --out"
             )
         if inherited is not None:
-            write_folder(self.path / "inherited", {"agent": inherited.weights}, {"library": inherited.library}, {})
+            arrays = {"library": inherited.library} | ({"steps": inherited.steps} if inherited.steps else {})
+            write_folder(self.path / "inherited", {"agent": inherited.weights}, arrays, {})
         # Last, because it makes the folder a run: one that was killed before can simply be started again.
         self.about = about if self.spaces is None else {**about, "spaces": self.spaces._asdict()}
         self._write_header()
@@ -258,7 +262,9 @@ class Run:
                 return None
             raise UserError(f"{self.path / 'inherited'}, from which it started, is missing: start the finetuning anew")
         try:
-            return Inheritance(_weights(self.path / "inherited", limit), _library(self.path / "inherited"))
+            folder = self.path / "inherited"
+            steps = _prior_steps(folder) if self.config.get("prior") else {}
+            return Inheritance(_weights(folder, limit), _library(folder), steps)
         except Damaged as error:
             raise UserError(f"{error}: start the finetuning anew") from None
 
@@ -356,6 +362,11 @@ def _weights(folder: Path, limit: int | None) -> Tensors:
 def _library(folder: Path) -> Arrays:
     verify(folder, only="library.safetensors", limits={"library": LIBRARY_LIMIT})
     return read_arrays(folder / "library.safetensors")
+
+
+def _prior_steps(folder: Path) -> Arrays:
+    verify(folder, only="steps.safetensors", limits={"steps": STEPS_LIMIT})
+    return read_arrays(folder / "steps.safetensors")
 
 
 def _steps(folder: Path) -> list[Path]:

@@ -21,6 +21,7 @@ from cic.learning.objectives import Objective, get_objective
 from cic.training.evaluation import evaluate_task
 from cic.training.library import Library, checked
 from cic.training.phase import Arrays, Phase
+from cic.training.prior import Prior
 from cic.training.restoring import require_like, require_trials, whole
 from cic.training.searches import Problem, make_search
 from cic.training.searches.base import Seen
@@ -73,6 +74,10 @@ class Finetuning(Phase):
         self.checked = np.zeros(
             (STARTS, 2, 2)
         )  # per start: reward and steps of the skill alone, and of the tuned policy
+        self.prior: Prior | None = None
+        if config.prior and self.inherited is not None:
+            own = loop.replay
+            self.prior = Prior(self.inherited.steps, loop.agent.spaces, dim, own.nstep, own.gamma)
         self._cuts, self._start = False, 0
         self._opened: int | None = None  # updates after which the actor began to move
 
@@ -158,6 +163,16 @@ class Finetuning(Phase):
         obs, action, followed = self.loop.replay.followed(ASKED, FOLLOWING, rng)
         return rank_correlation(self.loop.agent.value(obs, action, self.search.current), followed) > least
 
+    def sample(self, size: int) -> Batch:
+        """Some of it from what pre-training saw, with the rewards that are known of it by now."""
+        if self.prior is None:
+            return super().sample(size)
+        if self.prior.due(len(self.loop.replay)):
+            obs, reward = self.loop.replay.recent(self.loop.step + self.config.num_envs)
+            self.prior.label(obs, reward[:, 0], self.config.seed)
+        borrowed = round(self.config.prior * size)
+        return _joined(super().sample(size - borrowed), self.prior.sample(borrowed, self.loop.rng))
+
     def relabel(self, batch: Batch) -> Batch:
         """Every step teaches the chosen skill, whichever candidate took it: it is that skill's Q that is wanted."""
         chosen = torch.from_numpy(self.search.current).to(batch.skill.device)
@@ -240,16 +255,25 @@ class Finetuning(Phase):
     # ---- checkpoints -------------------------------------------------------------------------------------------
 
     def state(self) -> tuple[Arrays, dict[str, Any]]:
-        return {"checked": self.checked}, self.search.state() | {"opened": self._opened}
+        arrays = {"checked": self.checked} | (self.prior.state() if self.prior else {})
+        return arrays, self.search.state() | {"opened": self._opened}
 
     def restore(self, arrays: Arrays, state: dict[str, Any]) -> None:
-        require_like(arrays, {"checked": self.checked})
+        require_like(arrays, self.state()[0])
         require_trials(state, self.search.problem.budget + 2, self.loop.agent.objective.skills.dim)
         self.checked = np.array(arrays["checked"])
+        if self.prior is not None:
+            self.prior.restore(arrays)
         self._opened = None if state.get("opened") is None else whole(state, "opened", 0, self.loop.updates)
         self.search.restore(state)
         if not self.search.searching and self.search.trials:
             self.loop.run.write_trials(self.search.table())
+
+
+def _joined(a: Batch, b: Batch) -> Batch:
+    """The rows of both; batches of this phase have no extras."""
+    obs, action, reward, discount, next_obs, skill = (torch.cat(rows) for rows in zip(a[:-1], b[:-1], strict=True))
+    return Batch(obs, action, reward, discount, next_obs, skill)
 
 
 def rank_correlation(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:

@@ -7,21 +7,15 @@ stopped; labelled states do not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from cic.core.errors import UserError
 from cic.core.types import Array
-from cic.learning.networks import mlp
 from cic.learning.replay import Replay
-
-Doubles = npt.NDArray[np.float64]
-
+from cic.training.regression import Doubles, fitted, standardised
 
 STATES = 64  # of a path that are kept
 UPDATES = 300  # of each network of the regression
@@ -92,8 +86,8 @@ def distances(library: Library, obs: Array) -> Doubles:
 
     Known are the states `obs` (N, obs) and those in which the skills began.
     """
-    known = _standardised(np.concatenate([library.paths[:, 0], obs[::EVERY]]), library)
-    asked = _standardised(library.ends[:, ::EVERY], library)  # (P, T, obs)
+    known = standardised(np.concatenate([library.paths[:, 0], obs[::EVERY]]), library.paths)
+    asked = standardised(library.ends[:, ::EVERY], library.paths)  # (P, T, obs)
     squares = (known**2).sum(axis=1) - 2 * asked @ known.T  # (P, T, N), less the square of what is asked
     nearest = squares.min(axis=-1) + (asked**2).sum(axis=-1)
     return library.per_skill(np.sqrt(np.maximum(nearest, 0)).mean(axis=1))
@@ -108,37 +102,6 @@ def predicted_scores(library: Library, obs: Array, reward: Array) -> Doubles:
     usable = np.isfinite(reward)
     if not usable.any():
         return np.zeros(len(library.candidates))
-    known, paid = _tensor(_standardised(obs[usable], library)), reward[usable].astype(np.float64)
-    middle, spread = paid.mean(), paid.std()
-    if spread <= 1e-9 * np.abs(paid).max():  # nothing to learn but rounding
-        return np.full(len(library.candidates), middle)
-    goal = _tensor((paid - middle) / spread)[:, None]  # what a reward is measured in must not matter
-    asked = _tensor(_standardised(library.ends, library))
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        found = [_regression(known, goal)(asked).squeeze(-1).mean(dim=1) for _ in range(3)]
-    return np.asarray(middle + spread * library.per_skill(torch.stack(found).mean(dim=0).numpy()))
-
-
-def _regression(x: Tensor, y: Tensor) -> Callable[[Tensor], Tensor]:
-    """Least squares of y (N, 1) on x (N, D) by an MLP."""
-    network = mlp(x.shape[1], 64, 64, 1)
-    optimiser = torch.optim.Adam(network.parameters(), lr=3e-3, fused=True)
-    for _ in range(UPDATES):
-        rows = torch.randint(len(x), (256,))
-        loss = (network(x[rows]) - y[rows]).square().mean()
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-    return network.requires_grad_(False)
-
-
-def _tensor(array: npt.NDArray[Any]) -> Tensor:
-    return torch.from_numpy(array.astype(np.float32))
-
-
-def _standardised(states: Array, library: Library) -> Doubles:
-    """By the library's own mean and spread, so that no unit of measurement outweighs the others."""
-    every = library.paths.reshape(-1, library.paths.shape[-1]).astype(np.float64)
-    spread = every.std(axis=0)
-    return np.asarray((states - every.mean(axis=0)) / np.where(spread > 1e-6, spread, 1.0))
+    known = standardised(obs[usable], library.paths)
+    predict = fitted(known, reward[usable], UPDATES, seed=0, networks=3)
+    return library.per_skill(predict(standardised(library.ends, library.paths)).mean(axis=1))

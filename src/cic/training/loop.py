@@ -163,7 +163,7 @@ class Loop:
         return metrics, batch
 
     def _sample(self) -> Batch:
-        batch = self.replay.sample(self.config.learning.batch, self.rng, self.needs)
+        batch = self.phase.sample(self.config.learning.batch)
         return self.phase.relabel(batch.to(self.agent.device))
 
     def _store(self, skill: Array, begins: Bools, action: Array) -> None:

@@ -104,6 +104,10 @@ class Phase(ABC):
     def after_restart(self) -> None:  # noqa: B027  most have nothing to do
         """Every copy begins a new episode, because the environment could not continue where it was."""
 
+    def sample(self, size: int) -> Batch:
+        """Stored steps for an update."""
+        return self.loop.replay.sample(size, self.loop.rng, self.loop.needs)
+
     def relabel(self, batch: Batch) -> Batch:
         """What the agent learns from a batch."""
         return batch

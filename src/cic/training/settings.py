@@ -153,6 +153,9 @@ class FinetuneSettings(LoopConfig[L], Generic[L]):
     the discounted rewards of the 50 steps that followed. 0 does not ask."""
     second_proposal: bool = False
     """While it learns, act by the chosen skill's own action wherever the critic values that above the policy's."""
+    prior: float = 0.0
+    """Share of each batch that comes from what pre-training saw, with rewards by a regression on those that the task
+    paid so far. Rewards must follow from the observation."""
     check_steps: int = 0
     """Last steps of the budget, in which the chosen skill alone and the tuned policy act in turn, without noise, from
     the same three starts: the better one is kept. 0 keeps the tuned policy unseen, as the paper does."""
@@ -165,6 +168,7 @@ class FinetuneSettings(LoopConfig[L], Generic[L]):
         updates = self.critic_updates
         require(updates is None or updates >= 0, f"critic_updates must not be negative, not {updates}")
         require(0 <= self.critic_rank < 1, f"critic_rank must lie in [0, 1), not at {self.critic_rank}")
+        require(0 <= self.prior < 1, f"prior must lie in [0, 1), not at {self.prior}")
         require(0 <= self.check_steps < self.steps, f"check_steps must lie below steps, not at {self.check_steps}")
         require(self.eval_every >= 1 and self.eval_episodes >= 1, "eval_every and eval_episodes must be at least 1")
 

@@ -1,0 +1,191 @@
+"""What pre-training saw, paid by the task: the steps, their rewards, and their share of a batch."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cic
+from cic.core.errors import UserError
+from cic.core.types import Spaces
+from cic.learning.replay import Replay
+from cic.training import prior
+from cic.training.prior import Prior, experienced
+
+GAMMA = 0.9
+SPACES = Spaces(obs=3, action=1)
+SMALL: dict[str, Any] = {"scale": "smoke", "quiet": True, "hidden": 16, "batch": 16}
+
+
+def lived(lengths: list[list[int]], capacity: int, ends: bool) -> Replay:
+    """Copies that live through episodes of these lengths; observations are (copy, episode, time)."""
+    copies = len(lengths)
+    replay = Replay(SPACES, 1, capacity * copies, copies, nstep=1, gamma=GAMMA)
+    episode, time = np.zeros(copies, np.int64), np.zeros(copies, np.int64)
+    for _ in range(max(sum(each) for each in lengths)):
+        obs = np.stack([np.arange(copies), episode, time], axis=1).astype(np.float32)
+        time += 1
+        done = np.array([time[c] == lengths[c][episode[c] % len(lengths[c])] for c in range(copies)])
+        action, zeros = obs.sum(axis=1, keepdims=True), np.zeros(copies, np.float32)
+        replay.add(obs, np.zeros((copies, 1), np.float32), action, zeros, done & ends)
+        if done.any():
+            replay.finish(np.stack([np.arange(copies), episode, time], axis=1).astype(np.float32), done)
+            episode[done] += 1
+            time[done] = 0
+    return replay
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=4), min_size=1, max_size=3),
+    st.integers(5, 40),
+    st.integers(1, 4),
+    st.booleans(),
+)
+def test_only_what_happened_is_sampled_and_all_of_it(
+    lengths: list[list[int]], capacity: int, nstep: int, ends: bool
+) -> None:
+    replay = lived(lengths, capacity, ends)
+    steps = experienced(replay.state())
+    assert len(steps["obs"]) == len(replay)
+    other = Replay.of(**steps, skill_dim=2, nstep=nstep, gamma=GAMMA)
+    starts = np.flatnonzero(other.valid)
+    batch = other.gather(starts)
+    copy, episode, time = batch.obs.numpy().T.astype(int)
+    np.testing.assert_array_equal(batch.next_obs.numpy(), np.stack([copy, episode, time + nstep], axis=1))
+    np.testing.assert_array_equal(batch.action.numpy()[:, 0], copy + episode + time)
+    length = np.array([lengths[c][e % len(lengths[c])] for c, e in zip(copy, episode, strict=True)], int)
+    expected = np.where(ends & (time + nstep == length), 0.0, GAMMA**nstep)
+    np.testing.assert_allclose(batch.discount.numpy()[:, 0], expected, rtol=1e-6)
+    held = {tuple(row) for row in steps["obs"].astype(int)}
+    possible = {row for row in held if all((row[0], row[1], row[2] + i) in held for i in range(1, nstep + 1))}
+    assert {tuple(row) for row in batch.obs.numpy().astype(int)} == possible
+
+
+def test_of_a_long_life_the_latest_steps_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prior, "LATEST", 20)
+    steps = experienced(lived([[7], [5]], 100, False).state())
+    whole = lived([[7], [5]], 100, False)
+    assert len(steps["obs"]) <= 20
+    assert steps["obs"][-1].tolist() == whole.obs.reshape(2, 100, 3)[1, whole.written[1] - 1].tolist()
+
+
+def random_steps(count: int = 4_000) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    obs = rng.normal(size=(count, 3)).astype(np.float32) * [1, 10, 100]
+    final = np.arange(count) % 50 == 49
+    action = rng.uniform(-1, 1, (count, 1)).astype(np.float32)
+    return {"obs": obs.astype(np.float32), "action": action, "terminated": np.zeros(count, np.bool_), "final": final}
+
+
+def paid(obs: Any) -> Any:
+    """A reward that follows from the observation, in odd units."""
+    return 1000 + 50 * np.tanh(obs[..., 0] + obs[..., 2] / 100)
+
+
+def test_rewards_are_what_the_labels_say_of_the_next_observation() -> None:
+    steps, rng = random_steps(), np.random.default_rng(1)
+    known = Prior(steps, SPACES, 2, nstep=3, gamma=GAMMA)
+    seen = (rng.normal(size=(3_000, 3)) * [1, 10, 100]).astype(np.float32)
+    known.label(seen, paid(seen), seed=0)
+    starts = np.flatnonzero(known.replay.valid)
+    batch = known.replay.gather(starts)
+    expected = sum(GAMMA**i * paid(steps["obs"][starts + i + 1]) for i in range(3))
+    error = batch.reward.numpy()[:, 0] - expected
+    assert np.sqrt(np.mean(error**2)) < 0.15 * expected.std()
+    assert known.replay.skills.shape[1] == batch.skill.shape[1] == 2
+
+
+def test_a_constant_reward_is_that_constant_and_numbers_that_are_none_are_left_out() -> None:
+    known = Prior(random_steps(), SPACES, 2, nstep=1, gamma=GAMMA)
+    seen = np.zeros((10, 3), np.float32)
+    known.label(seen, np.where(np.arange(10) < 3, np.nan, 7.0), seed=0)
+    np.testing.assert_allclose(known.replay.reward[:-1], 7.0)
+    known.label(np.zeros((20, 3), np.float32), np.full(20, np.nan), seed=0)
+    np.testing.assert_allclose(known.replay.reward[:-1], 7.0)
+
+
+def test_it_is_told_anew_when_a_quarter_more_is_known() -> None:
+    known = Prior(random_steps(), SPACES, 2, nstep=1, gamma=GAMMA)
+    assert known.due(1)
+    known.label(np.zeros((100, 3), np.float32), np.zeros(100, np.float32), seed=0)
+    assert not known.due(124)
+    assert known.due(125)
+
+
+@pytest.mark.parametrize("change", ["obs", "action", "terminated", "missing", "nan", "short"])
+def test_steps_that_do_not_fit_are_refused(change: str) -> None:
+    steps = random_steps(60)
+    if change == "missing":
+        del steps["final"]
+    elif change == "nan":
+        steps["obs"][3, 1] = np.nan
+    elif change == "short":
+        steps["final"][:] = True
+    else:
+        steps[change] = steps[change][:-1]
+    with pytest.raises(UserError, match="drop --prior"):
+        Prior(steps, SPACES, 2, nstep=3, gamma=GAMMA)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prior, "UPDATES", 5)
+
+
+# ---- in a finetuning -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def skills(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return cic.pretrain("point_mass", "cic", out=tmp_path_factory.mktemp("prior") / "skills", **SMALL).path
+
+
+def test_the_share_comes_from_the_pretraining_and_the_folder_stands_alone(
+    skills: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: None
+) -> None:
+    copied, drawn = shutil.copytree(skills, tmp_path / "skills"), []
+    sample = Prior.sample
+
+    def watched(self: Prior, batch: int, rng: np.random.Generator) -> Any:
+        drawn.append(batch)
+        return sample(self, batch, rng)
+
+    monkeypatch.setattr(Prior, "sample", watched)
+    plain = cic.finetune(copied, "reach_top_left", out=tmp_path / "plain", **SMALL)
+    assert not drawn
+    mixed = cic.finetune(copied, "reach_top_left", out=tmp_path / "mixed", prior=0.25, **SMALL)
+    assert set(drawn) == {4}
+    assert mixed.result["skill"] == plain.result["skill"]
+    weights = [cic.load(run.path).state_dict() for run in (plain, mixed)]
+    assert any((weights[0][name] != weights[1][name]).any() for name in weights[0])
+    assert not (tmp_path / "plain" / "inherited" / "steps.safetensors").exists()
+    shutil.rmtree(copied)
+    longer = cic.resume(tmp_path / "mixed", steps=400, quiet=True)
+    assert longer.result["step"] == 400
+
+
+def test_prior_without_steps_is_one_sentence(skills: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="drop --at or --prior"):
+        cic.finetune(skills, "reach_top_left", out=tmp_path / "a", prior=0.5, at=200, **SMALL)
+    bare = shutil.copytree(skills, tmp_path / "bare")
+    for folder in (bare / "checkpoints").iterdir():
+        (folder / "replay.safetensors").write_bytes(b"no")
+    with pytest.raises(UserError):
+        cic.finetune(bare, "reach_top_left", out=tmp_path / "b", prior=0.5, **SMALL)
+    with pytest.raises(UserError, match="prior must lie in"):
+        cic.finetune(skills, "reach_top_left", out=tmp_path / "c", prior=1.0, **SMALL)
+
+
+def test_from_scratch_there_is_nothing_to_take(tmp_path: Path) -> None:
+    runs = [
+        cic.finetune(None, "point_mass-reach_top_left", out=tmp_path / str(share), prior=share, **SMALL)
+        for share in (0.0, 0.5)
+    ]
+    assert runs[0].result["returns"] == runs[1].result["returns"]
