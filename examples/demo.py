@@ -38,7 +38,14 @@ PRETRAIN = {
 BUDGET = {**SMALL, "steps": 3_000, "warmup": 400, "update_every": 1}
 # Four skills label states with rewards, the three of the library that look best then are tried; at the end the better
 # of skill and tuned policy is kept.
-SEARCH = {"search": "library", "search_steps": 2_000, "trial_steps": 150, "finalists": 3, "check_steps": 600}
+SEARCH = {
+    "search": "library",
+    "search_steps": 2_000,
+    "trial_steps": 150,
+    "finalists": 3,
+    "check_steps": 600,
+    "prior": 0,
+}
 CORNERS = ("top_left", "top_right", "bottom_left", "bottom_right")
 
 

@@ -15,8 +15,10 @@ import cic
 from cic.core.errors import UserError
 from cic.core.types import Spaces
 from cic.learning.replay import Replay
+from cic.runs.folder import Run
 from cic.training import prior
 from cic.training.prior import Prior, experienced
+from cic.training.settings import finetune_defaults
 
 GAMMA = 0.9
 SPACES = Spaces(obs=3, action=1)
@@ -169,6 +171,14 @@ def test_the_share_comes_from_the_pretraining_and_the_folder_stands_alone(
     shutil.rmtree(copied)
     longer = cic.resume(tmp_path / "mixed", steps=400, quiet=True)
     assert longer.result["step"] == 400
+
+
+def test_by_default_half_is_borrowed_where_it_was_kept(skills: Path, tmp_path: Path, quick: None) -> None:
+    for at, share in ((None, 0.5), (200, 0.0)):
+        run = cic.finetune(skills, "reach_top_left", out=tmp_path / str(at), prior=None, at=at, **SMALL)
+        assert Run(run.path).config["prior"] == share
+    assert finetune_defaults("walker-run", "laptop").prior is None
+    assert finetune_defaults("walker-run", "paper").prior == finetune_defaults("walker-run", "smoke").prior == 0
 
 
 def test_prior_without_steps_is_one_sentence(skills: Path, tmp_path: Path) -> None:

@@ -30,7 +30,14 @@ PRETRAIN = {
 }
 LIBRARY = {"library": 96, "library_starts": 5, "library_steps": 500}
 BUDGET = {**SMALL, "steps": 3_000, "warmup": 400, "update_every": 1}
-SEARCH = {"search": "library", "search_steps": 2_000, "trial_steps": 150, "finalists": 3, "check_steps": 600}
+SEARCH = {
+    "search": "library",
+    "search_steps": 2_000,
+    "trial_steps": 150,
+    "finalists": 3,
+    "check_steps": 600,
+    "prior": 0,
+}
 CORNERS = ("top_left", "top_right", "bottom_left", "bottom_right")
 KEPT = ("config.json", "metrics.jsonl", "result.json", "trials.json", "alone.json", "measured.json")
 EVALUATION = {"episodes": 50, "seed": 10_000}  # the same starts for all: ten of a run's own leave some 50 open

@@ -53,6 +53,7 @@ FINETUNE: dict[str, dict[str, Any]] = {
     "slow": {"lr": 3e-4},
     "paper": {"search": "paper"},
     "critic": {"critic": "all"},
+    "prior": {"prior": 0.5},
 }
 
 

@@ -46,6 +46,8 @@ from cic.training.settings import (
     pretrain_defaults,
 )
 
+HALF = 0.5  # of each batch
+
 
 @dataclass(frozen=True)
 class Finished:
@@ -110,6 +112,8 @@ def finetune(
         raise UserError(f'"{given.task}" is a domain without a reward: choose a task, one of {tasks}')
     _check(given)
     source = _source(run, at, domain, given) if run is not None else None
+    if given.prior is None:
+        given = dataclasses.replace(given, prior=HALF if source and source.inheritance.steps else 0.0)
     config = _finetune_config(given, source, str(run))
     path = _new_folder(out, f"finetune-{config.objective}-{config.task}-s{config.seed}")
     origin = f"starts from {run} at step {source.step:,}" if source else ""
@@ -171,17 +175,19 @@ def _source(path: Path | str, at: int | None, domain: str, given: FinetuneSettin
         )
     agent, step = _final_agent(run, config) if at is None else load_agent(run, config, at)
     library = run.library() if at is None else {}  # it belongs to the weights at the end
-    steps = _steps_of(run, at) if given.prior else {}
+    steps = _steps_of(run, at, asked=given.prior is not None) if given.prior != 0 else {}
     return _Source(agent, Inheritance(agent.state_dict(), library, steps), config, step)
 
 
-def _steps_of(run: Run, at: int | None) -> Arrays:
-    """What a pre-training saw, for a finetuning that learns from it."""
+def _steps_of(run: Run, at: int | None, asked: bool) -> Arrays:
+    """What a pre-training saw, for a finetuning that learns from it; nothing if it has not kept it, unless `asked`."""
+    if not asked and (at is not None or not run.checkpoints()):
+        return {}
     if at is not None:
         raise UserError("the steps before --at are not kept apart from those after it: drop --at or --prior")
     loaded = run.load_checkpoint()
     if loaded is None or "replay" not in loaded[1]:
-        raise UserError(f"{run.path} has not kept what it saw: drop --prior, or pre-train anew")
+        raise UserError(f"{run.path} has not kept what it saw: add --prior 0, or pre-train anew")
     with fitting(run.path):
         return experienced(loaded[1]["replay"])
 

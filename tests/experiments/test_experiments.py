@@ -94,6 +94,9 @@ def test_the_main_experiment_is_that_of_the_paper() -> None:
     assert {run.entry.config["task"] for run in tuned} == set(experts())
     assert len(tuned) == 10 * 12 * 10  # nine methods and DDPG
     assert len(runs) - len(tuned) == 9 * 3 * 10
+    adapted = [run.entry.config for run in tuned if run.entry.after]
+    assert len(adapted) == 9 * 12 * 10
+    assert all((config["search"], config["prior"]) == ("paper", 0) for config in adapted), "and nothing else"
     assert [run.entry for run in runs] == [run.entry for run in planned(get_experiment("curves"), Setup("paper"))]
 
 

@@ -226,7 +226,14 @@ def pretrain(setup: Setup, variant: str, domain: str, seed: int, objective: str 
 
 def finetune(setup: Setup, before: Planned, task: str, variant: str | None = None, **settings: Any) -> Planned:
     """A finetuning of a planned pre-training."""
-    config = {"task": task, "seed": before.entry.config["seed"], "search": "paper", **settings, **setup.after}
+    config = {
+        "task": task,
+        "seed": before.entry.config["seed"],
+        "search": "paper",
+        "prior": 0.0,
+        **settings,
+        **setup.after,
+    }
     name = f"{before.entry.name}-{task}-{variant or ''}"
     return Planned(variant or before.variant, Entry(name, "finetune", config, (before.entry.name,)))
 

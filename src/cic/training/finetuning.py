@@ -165,7 +165,7 @@ class Finetuning(Phase):
 
     def sample(self, size: int) -> Batch:
         """Some of it from what pre-training saw, with the rewards that are known of it by now."""
-        if self.prior is None:
+        if self.prior is None or not self.config.prior:
             return super().sample(size)
         if self.prior.due(len(self.loop.replay)):
             obs, reward = self.loop.replay.recent(self.loop.step + self.config.num_envs)
