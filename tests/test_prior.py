@@ -132,7 +132,7 @@ def test_steps_that_do_not_fit_are_refused(change: str) -> None:
         steps["final"][:] = True
     else:
         steps[change] = steps[change][:-1]
-    with pytest.raises(UserError, match="drop --prior"):
+    with pytest.raises(UserError, match="add --prior 0"):
         Prior(steps, SPACES, 2, nstep=3, gamma=GAMMA)
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from cic.core.errors import UserError
 from cic.core.types import Array
 from cic.learning.replay import Replay
-from cic.training.regression import Doubles, fitted, standardised
+from cic.training.regression import Doubles, fitted, standardiser
 
 STATES = 64  # of a path that are kept
 UPDATES = 300  # of each network of the regression
@@ -86,8 +86,9 @@ def distances(library: Library, obs: Array) -> Doubles:
 
     Known are the states `obs` (N, obs) and those in which the skills began.
     """
-    known = standardised(np.concatenate([library.paths[:, 0], obs[::EVERY]]), library.paths)
-    asked = standardised(library.ends[:, ::EVERY], library.paths)  # (P, T, obs)
+    standardised = standardiser(library.paths)
+    known = standardised(np.concatenate([library.paths[:, 0], obs[::EVERY]]))
+    asked = standardised(library.ends[:, ::EVERY])  # (P, T, obs)
     squares = (known**2).sum(axis=1) - 2 * asked @ known.T  # (P, T, N), less the square of what is asked
     nearest = squares.min(axis=-1) + (asked**2).sum(axis=-1)
     return library.per_skill(np.sqrt(np.maximum(nearest, 0)).mean(axis=1))
@@ -102,6 +103,6 @@ def predicted_scores(library: Library, obs: Array, reward: Array) -> Doubles:
     usable = np.isfinite(reward)
     if not usable.any():
         return np.zeros(len(library.candidates))
-    known = standardised(obs[usable], library.paths)
-    predict = fitted(known, reward[usable], UPDATES, seed=0, networks=3)
-    return library.per_skill(predict(standardised(library.ends, library.paths)).mean(axis=1))
+    standardised = standardiser(library.paths)
+    predict = fitted(standardised(obs[usable]), reward[usable], UPDATES, seed=0, networks=3)
+    return library.per_skill(predict(standardised(library.ends)).mean(axis=1))

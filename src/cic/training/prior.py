@@ -15,7 +15,7 @@ import numpy.typing as npt
 from cic.core.errors import UserError
 from cic.core.types import Array, Batch, Spaces
 from cic.learning.replay import Replay
-from cic.training.regression import fitted, standardised
+from cic.training.regression import fitted, standardiser
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -52,7 +52,8 @@ class Prior:
             steps["obs"], steps["action"], steps["terminated"], steps["final"], skill_dim, nstep, gamma
         )
         if not self.replay.ready():
-            raise UserError(f"the pre-training's episodes are shorter than {nstep} steps: drop --prior")
+            raise UserError(f"the pre-training's episodes are shorter than {nstep} steps: add --prior 0")
+        self._standardised = standardiser(steps["obs"])
         self.known = 0
         """Steps whose rewards said what these are worth."""
 
@@ -63,11 +64,11 @@ class Prior:
     def label(self, obs: Array, reward: Array, seed: int) -> None:
         """Rewards for all steps, from observations (N, obs) and the rewards (N,) that came with them."""
         self.known = len(obs)
-        usable, every = np.isfinite(reward), self.replay.obs
+        usable = np.isfinite(reward)
         if not usable.any():
             return
-        predict = fitted(standardised(obs[usable], every), reward[usable], UPDATES, seed)
-        self.replay.reward[:-1] = predict(standardised(every[1:], every))  # it comes with the next observation
+        predict = fitted(self._standardised(obs[usable]), reward[usable], UPDATES, seed)
+        self.replay.reward[:-1] = predict(self._standardised(self.replay.obs[1:]))  # it comes with the next observation
 
     def sample(self, batch: int, rng: np.random.Generator) -> Batch:
         return self.replay.sample(batch, rng)
@@ -84,4 +85,4 @@ def _require_steps(steps: Arrays, spaces: Spaces) -> None:
     shapes = {"obs": (count, spaces.obs), "action": (count, spaces.action), "terminated": (count,), "final": (count,)}
     fits = steps.keys() == shapes.keys() and all(steps[name].shape == shape for name, shape in shapes.items())
     if not fits or not count or not (np.isfinite(steps["obs"]).all() and np.isfinite(steps["action"]).all()):
-        raise UserError("the steps of the pre-training do not fit its agent: drop --prior")
+        raise UserError("the steps of the pre-training do not fit its agent: add --prior 0")

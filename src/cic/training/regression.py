@@ -17,11 +17,12 @@ Rows = npt.NDArray[Any]
 AT_ONCE = 50_000  # rows that are predicted together
 
 
-def standardised(states: Rows, every: Rows) -> Doubles:
-    """By the mean and spread of `every` state, so that no unit of measurement outweighs the others."""
+def standardiser(every: Rows) -> Callable[[Rows], Doubles]:
+    """States by the mean and spread of `every` one, so that no unit of measurement outweighs the others."""
     known = every.reshape(-1, every.shape[-1]).astype(np.float64)
-    spread = known.std(axis=0)
-    return np.asarray((states - known.mean(axis=0)) / np.where(spread > 1e-6, spread, 1.0))
+    middle, spread = known.mean(axis=0), known.std(axis=0)
+    spread = np.where(spread > 1e-6, spread, 1.0)
+    return lambda states: np.asarray((states - middle) / spread)
 
 
 def fitted(states: Rows, rewards: Rows, updates: int, seed: int, networks: int = 1) -> Callable[[Rows], Doubles]:
