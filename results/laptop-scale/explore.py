@@ -41,19 +41,20 @@ PRETRAIN: dict[str, dict[str, Any]] = {
     "laptop-disc": {"reward": "discriminator"},
     "laptop-disc-tenth": {"reward": "discriminator", "reward_weight": 0.1},
 }
-BEFORE = {"search": "paper", "update_every": 2, "batch": 256}
+PLAIN = {"prior": 0.0}  # none of them but the last learned from what pre-training saw
+BEFORE = {**PLAIN, "search": "paper", "update_every": 2, "batch": 256}
 FINETUNE: dict[str, dict[str, Any]] = {
     "default": {**BEFORE, "warmup": 4_000},  # laptop as it was
     "early": {**BEFORE, "warmup": 1_000},
-    "early-double": {"search": "paper", "warmup": 1_000, "update_every": 1, "batch": 128},
+    "early-double": {**PLAIN, "search": "paper", "warmup": 1_000, "update_every": 1, "batch": 128},
     "early-critic": {**BEFORE, "warmup": 1_000, "critic": "all"},
-    "laptop": {},  # as it is now: an update per step, batch 128, the library's search
-    "target": {"tau": 0.05, "lr": 1e-3},
-    "target2": {"tau": 0.02},
-    "slow": {"lr": 3e-4},
-    "paper": {"search": "paper"},
-    "critic": {"critic": "all"},
-    "prior": {"prior": 0.5},
+    "laptop": PLAIN,  # as it was then: an update per step, batch 128, the library's search
+    "target": {**PLAIN, "tau": 0.05},
+    "target2": {**PLAIN, "tau": 0.02},
+    "slow": {**PLAIN, "lr": 3e-4},
+    "paper": {**PLAIN, "search": "paper"},
+    "critic": {**PLAIN, "critic": "all"},
+    "prior": {},  # as it is now: half of each batch from the pre-training
 }
 
 
