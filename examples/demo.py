@@ -44,7 +44,7 @@ SEARCH = {
     "trial_steps": 150,
     "finalists": 3,
     "check_steps": 600,
-    "prior": 0,
+    "prior_data": 0,
 }
 CORNERS = ("top_left", "top_right", "bottom_left", "bottom_right")
 

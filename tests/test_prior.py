@@ -132,7 +132,7 @@ def test_steps_that_do_not_fit_are_refused(change: str) -> None:
         steps["final"][:] = True
     else:
         steps[change] = steps[change][:-1]
-    with pytest.raises(UserError, match="add --prior 0"):
+    with pytest.raises(UserError, match="add --prior-data 0"):
         Prior(steps, SPACES, 2, nstep=3, gamma=GAMMA)
 
 
@@ -162,7 +162,7 @@ def test_the_share_comes_from_the_pretraining_and_the_folder_stands_alone(
     monkeypatch.setattr(Prior, "sample", watched)
     plain = cic.finetune(copied, "reach_top_left", out=tmp_path / "plain", **SMALL)
     assert not drawn
-    mixed = cic.finetune(copied, "reach_top_left", out=tmp_path / "mixed", prior=0.25, **SMALL)
+    mixed = cic.finetune(copied, "reach_top_left", out=tmp_path / "mixed", prior_data=0.25, **SMALL)
     assert set(drawn) == {4}
     assert mixed.result["skill"] == plain.result["skill"]
     weights = [cic.load(run.path).state_dict() for run in (plain, mixed)]
@@ -175,27 +175,29 @@ def test_the_share_comes_from_the_pretraining_and_the_folder_stands_alone(
 
 def test_by_default_half_is_borrowed_where_it_was_kept(skills: Path, tmp_path: Path, quick: None) -> None:
     for at, share in ((None, 0.5), (200, 0.0)):
-        run = cic.finetune(skills, "reach_top_left", out=tmp_path / str(at), prior=None, at=at, **SMALL)
-        assert Run(run.path).config["prior"] == share
-    assert finetune_defaults("walker-run", "laptop").prior is None
-    assert finetune_defaults("walker-run", "paper").prior == finetune_defaults("walker-run", "smoke").prior == 0
+        run = cic.finetune(skills, "reach_top_left", out=tmp_path / str(at), prior_data=None, at=at, **SMALL)
+        assert Run(run.path).config["prior_data"] == share
+    assert finetune_defaults("walker-run", "laptop").prior_data is None
+    assert (
+        finetune_defaults("walker-run", "paper").prior_data == finetune_defaults("walker-run", "smoke").prior_data == 0
+    )
 
 
 def test_prior_without_steps_is_one_sentence(skills: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="drop --at or --prior"):
-        cic.finetune(skills, "reach_top_left", out=tmp_path / "a", prior=0.5, at=200, **SMALL)
+    with pytest.raises(UserError, match="drop --at or --prior-data"):
+        cic.finetune(skills, "reach_top_left", out=tmp_path / "a", prior_data=0.5, at=200, **SMALL)
     bare = shutil.copytree(skills, tmp_path / "bare")
     for folder in (bare / "checkpoints").iterdir():
         (folder / "replay.safetensors").write_bytes(b"no")
     with pytest.raises(UserError):
-        cic.finetune(bare, "reach_top_left", out=tmp_path / "b", prior=0.5, **SMALL)
-    with pytest.raises(UserError, match="prior must lie in"):
-        cic.finetune(skills, "reach_top_left", out=tmp_path / "c", prior=1.0, **SMALL)
+        cic.finetune(bare, "reach_top_left", out=tmp_path / "b", prior_data=0.5, **SMALL)
+    with pytest.raises(UserError, match="prior_data must lie in"):
+        cic.finetune(skills, "reach_top_left", out=tmp_path / "c", prior_data=1.0, **SMALL)
 
 
 def test_from_scratch_there_is_nothing_to_take(tmp_path: Path) -> None:
     runs = [
-        cic.finetune(None, "point_mass-reach_top_left", out=tmp_path / str(share), prior=share, **SMALL)
+        cic.finetune(None, "point_mass-reach_top_left", out=tmp_path / str(share), prior_data=share, **SMALL)
         for share in (0.0, 0.5)
     ]
     assert runs[0].result["returns"] == runs[1].result["returns"]

@@ -287,7 +287,7 @@ def adapting_setting(copies: int) -> tuple[str, Any, Parts]:
     shared |= {"update_every": 9 * copies, "replay": 1_000 * copies, "checkpoint_every": 10**6, "eval_every": 10**6}
     own = {"search": "library", "search_steps": 60 * copies, "trial_steps": 6 * copies}
     config = finetune_config(
-        **shared, **own, check_steps=40 * copies, pull=1.0, pull_updates=8, eval_episodes=1, prior=0.5
+        **shared, **own, check_steps=40 * copies, pull=1.0, pull_updates=8, eval_episodes=1, prior_data=0.5
     )
     source, rng = api.make_agent(PHASES["finetune"], config), np.random.default_rng(0)
     library = Library(rng.random((9, 4), np.float32), rng.random((9, 6, 2), np.float32))

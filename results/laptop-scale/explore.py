@@ -41,7 +41,7 @@ PRETRAIN: dict[str, dict[str, Any]] = {
     "laptop-disc": {"reward": "discriminator"},
     "laptop-disc-tenth": {"reward": "discriminator", "reward_weight": 0.1},
 }
-PLAIN = {"prior": 0.0}  # none of them but the last learned from what pre-training saw
+PLAIN = {"prior_data": 0.0}  # none of them but the last learned from what pre-training saw
 BEFORE = {**PLAIN, "search": "paper", "update_every": 2, "batch": 256}
 FINETUNE: dict[str, dict[str, Any]] = {
     "default": {**BEFORE, "warmup": 4_000},  # laptop as it was

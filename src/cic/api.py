@@ -112,8 +112,8 @@ def finetune(
         raise UserError(f'"{given.task}" is a domain without a reward: choose a task, one of {tasks}')
     _check(given)
     source = _source(run, at, domain, given) if run is not None else None
-    if given.prior is None:
-        given = dataclasses.replace(given, prior=HALF if source and source.inheritance.steps else 0.0)
+    if given.prior_data is None:
+        given = dataclasses.replace(given, prior_data=HALF if source and source.inheritance.steps else 0.0)
     config = _finetune_config(given, source, str(run))
     path = _new_folder(out, f"finetune-{config.objective}-{config.task}-s{config.seed}")
     origin = f"starts from {run} at step {source.step:,}" if source else ""
@@ -175,7 +175,7 @@ def _source(path: Path | str, at: int | None, domain: str, given: FinetuneSettin
         )
     agent, step = _final_agent(run, config) if at is None else load_agent(run, config, at)
     library = run.library() if at is None else {}  # it belongs to the weights at the end
-    steps = _steps_of(run, at, asked=given.prior is not None) if given.prior != 0 else {}
+    steps = _steps_of(run, at, asked=given.prior_data is not None) if given.prior_data != 0 else {}
     return _Source(agent, Inheritance(agent.state_dict(), library, steps), config, step)
 
 
@@ -184,10 +184,10 @@ def _steps_of(run: Run, at: int | None, asked: bool) -> Arrays:
     if not asked and (at is not None or not run.checkpoints()):
         return {}
     if at is not None:
-        raise UserError("the steps before --at are not kept apart from those after it: drop --at or --prior")
+        raise UserError("the steps before --at are not kept apart from those after it: drop --at or --prior-data")
     loaded = run.load_checkpoint()
     if loaded is None or "replay" not in loaded[1]:
-        raise UserError(f"{run.path} has not kept what it saw: add --prior 0, or pre-train anew")
+        raise UserError(f"{run.path} has not kept what it saw: add --prior-data 0, or pre-train anew")
     with fitting(run.path):
         return experienced(loaded[1]["replay"])
 
@@ -272,7 +272,7 @@ def _inherited(run: Run, config: Any, agent: Agent) -> Inheritance | None:
     try:
         return run.inherited(weights_limit(agent))
     except UserError:
-        if run.checkpoints() and not (config.check_steps or config.pull or config.second_proposal or config.prior):
+        if run.checkpoints() and not (config.check_steps or config.pull or config.second_proposal or config.prior_data):
             return None
         raise
 

@@ -96,7 +96,7 @@ def test_the_main_experiment_is_that_of_the_paper() -> None:
     assert len(runs) - len(tuned) == 9 * 3 * 10
     adapted = [run.entry.config for run in tuned if run.entry.after]
     assert len(adapted) == 9 * 12 * 10
-    assert all((config["search"], config["prior"]) == ("paper", 0) for config in adapted), "and nothing else"
+    assert all((config["search"], config["prior_data"]) == ("paper", 0) for config in adapted), "and nothing else"
     assert [run.entry for run in runs] == [run.entry for run in planned(get_experiment("curves"), Setup("paper"))]
 
 

@@ -230,7 +230,7 @@ def finetune(setup: Setup, before: Planned, task: str, variant: str | None = Non
         "task": task,
         "seed": before.entry.config["seed"],
         "search": "paper",
-        "prior": 0.0,
+        "prior_data": 0.0,
         **settings,
         **setup.after,
     }

@@ -263,7 +263,7 @@ class Run:
             raise UserError(f"{self.path / 'inherited'}, from which it started, is missing: start the finetuning anew")
         try:
             folder = self.path / "inherited"
-            steps = _prior_steps(folder) if self.config.get("prior") else {}
+            steps = _prior_steps(folder) if self.config.get("prior_data") else {}
             return Inheritance(_weights(folder, limit), _library(folder), steps)
         except Damaged as error:
             raise UserError(f"{error}: start the finetuning anew") from None

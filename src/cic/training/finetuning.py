@@ -75,7 +75,7 @@ class Finetuning(Phase):
             (STARTS, 2, 2)
         )  # per start: reward and steps of the skill alone, and of the tuned policy
         self.prior: Prior | None = None
-        if config.prior and self.inherited is not None:
+        if config.prior_data and self.inherited is not None:
             own = loop.replay
             self.prior = Prior(self.inherited.steps, loop.agent.spaces, dim, own.nstep, own.gamma)
         self._cuts, self._start = False, 0
@@ -165,12 +165,12 @@ class Finetuning(Phase):
 
     def sample(self, size: int) -> Batch:
         """Some of it from what pre-training saw, with the rewards that are known of it by now."""
-        if self.prior is None or not self.config.prior:
+        if self.prior is None or not self.config.prior_data:
             return super().sample(size)
         if self.prior.due(len(self.loop.replay)):
             obs, reward = self.loop.replay.recent(self.loop.step + self.config.num_envs)
             self.prior.label(obs, reward[:, 0], self.config.seed)
-        borrowed = round(self.config.prior * size)
+        borrowed = round(self.config.prior_data * size)
         return _joined(super().sample(size - borrowed), self.prior.sample(borrowed, self.loop.rng))
 
     def relabel(self, batch: Batch) -> Batch:

@@ -52,7 +52,7 @@ class Prior:
             steps["obs"], steps["action"], steps["terminated"], steps["final"], skill_dim, nstep, gamma
         )
         if not self.replay.ready():
-            raise UserError(f"the pre-training's episodes are shorter than {nstep} steps: add --prior 0")
+            raise UserError(f"the pre-training's episodes are shorter than {nstep} steps: add --prior-data 0")
         self._standardised = standardiser(steps["obs"])
         self.known = 0
         """Steps whose rewards said what these are worth."""
@@ -85,4 +85,4 @@ def _require_steps(steps: Arrays, spaces: Spaces) -> None:
     shapes = {"obs": (count, spaces.obs), "action": (count, spaces.action), "terminated": (count,), "final": (count,)}
     fits = steps.keys() == shapes.keys() and all(steps[name].shape == shape for name, shape in shapes.items())
     if not fits or not count or not (np.isfinite(steps["obs"]).all() and np.isfinite(steps["action"]).all()):
-        raise UserError("the steps of the pre-training do not fit its agent: add --prior 0")
+        raise UserError("the steps of the pre-training do not fit its agent: add --prior-data 0")

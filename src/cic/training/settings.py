@@ -153,7 +153,7 @@ class FinetuneSettings(LoopConfig[L], Generic[L]):
     the discounted rewards of the 50 steps that followed. 0 does not ask."""
     second_proposal: bool = False
     """While it learns, act by the chosen skill's own action wherever the critic values that above the policy's."""
-    prior: float | None = None
+    prior_data: float | None = None
     """Share of each batch that comes from what pre-training saw, with rewards by a regression on those that the task
     paid so far; they must follow from the observation. By default half, where the pre-training has kept it."""
     check_steps: int = 0
@@ -168,7 +168,10 @@ class FinetuneSettings(LoopConfig[L], Generic[L]):
         updates = self.critic_updates
         require(updates is None or updates >= 0, f"critic_updates must not be negative, not {updates}")
         require(0 <= self.critic_rank < 1, f"critic_rank must lie in [0, 1), not at {self.critic_rank}")
-        require(self.prior is None or 0 <= self.prior < 1, f"prior must lie in [0, 1), not at {self.prior}")
+        require(
+            self.prior_data is None or 0 <= self.prior_data < 1,
+            f"prior_data must lie in [0, 1), not at {self.prior_data}",
+        )
         require(0 <= self.check_steps < self.steps, f"check_steps must lie below steps, not at {self.check_steps}")
         require(self.eval_every >= 1 and self.eval_episodes >= 1, "eval_every and eval_episodes must be at least 1")
 
@@ -203,7 +206,7 @@ SCALES: dict[str, dict[str, dict[str, Any]]] = {
             "steps": 300,
             "eval_every": 150,
             "eval_episodes": 2,
-            "prior": 0.0,
+            "prior_data": 0.0,
             "selection": SearchConfig(trial_steps=20),
         },
     },
@@ -226,7 +229,7 @@ SCALES: dict[str, dict[str, dict[str, Any]]] = {
     },
     "paper": {
         "pretrain": {**_PAPER, "steps": 2_000_000, "checkpoint_every": 100_000, "library": 0},
-        "finetune": {**_PAPER, "steps": 100_000, "prior": 0.0},
+        "finetune": {**_PAPER, "steps": 100_000, "prior_data": 0.0},
     },
 }
 
