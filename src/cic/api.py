@@ -117,6 +117,8 @@ def finetune(
     config = _finetune_config(given, source, str(run))
     path = _new_folder(out, f"finetune-{config.objective}-{config.task}-s{config.seed}")
     origin = f"starts from {run} at step {source.step:,}" if source else ""
+    if source and source.inheritance.steps:
+        origin += f" and learns from the {len(source.inheritance.steps['obs']):,} states that it saw"
     return _start(path, "finetune", config, source.inheritance if source else None, quiet, origin)
 
 
