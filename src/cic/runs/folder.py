@@ -9,7 +9,7 @@
     checkpoints/      the last two, complete, metrics and result included: training continues from them to the bit
     library/          what a pre-training's skills do, once finished
     milestones/       weights only, at 100k, 500k, 1M and 2M steps
-    inherited/        the pre-trained weights that a finetuning started from
+    inherited/        the pre-trained weights that a finetuning started from, and with prior_data what it saw
     measured/         what `cic reproduce` measured of the finished run
 
 Nothing in it is a pickle. A checkpoint is a folder of safetensors and JSON, written under another name, synced and
