@@ -38,6 +38,7 @@ PRETRAIN: dict[str, dict[str, Any]] = {
     "laptop-long": {"steps": 450_000},  # 49.5k updates
     "laptop-data": {"steps": 450_000, "update_every": 16},  # as many updates on twice the data
     "released": {"normaliser": "variance", "library": 0},
+    "laptop-more-data": {"steps": 850_000, "update_every": 32},  # and on four times
     "laptop-disc": {"reward": "discriminator"},
     "laptop-disc-tenth": {"reward": "discriminator", "reward_weight": 0.1},
 }
