@@ -195,6 +195,7 @@ def test_prior_without_steps_is_one_sentence(skills: Path, tmp_path: Path) -> No
         cic.finetune(skills, "reach_top_left", out=tmp_path / "c", prior_data=1.0, **SMALL)
 
 
+@pytest.mark.slow
 def test_from_scratch_there_is_nothing_to_take(tmp_path: Path) -> None:
     runs = [
         cic.finetune(None, "point_mass-reach_top_left", out=tmp_path / str(share), prior_data=share, **SMALL)

@@ -69,6 +69,17 @@ class OpenPage:
         """As a hand would set a slider, tick a box or press a button."""
         self._send("GuiUpdateMessage", uuid=self.labels[label], updates={"value": value})
 
+    def set_until(self, label: str, value: Any, condition: Any) -> None:
+        """Once more each second: a control that a map which has just been made replaces does not hear it."""
+        for _ in range(30):
+            self.set(label, value)
+            end = time.monotonic() + 1
+            while time.monotonic() < end:
+                if condition():
+                    return
+                time.sleep(0.01)
+        raise AssertionError("in vain")
+
     def ask_for_a_tunnel(self) -> None:
         self._send("ShareUrlRequest")
 

@@ -144,13 +144,9 @@ def test_side_by_side_with_itself_and_with_another(explorer: Explorer, page: Ope
     wait_until(lambda: np.allclose(skill_of(explorer, 1), 0.5))
     assert not np.allclose(skill_of(explorer, 0), 0.5)
     envs = [lane.simulation.env for lane in viewer.lanes]
-    before = page.labels["agent"]
-    page.set("beside", "nobody")
-    wait_until(lambda: page.labels["agent"] != before)
-    assert envs[1].closed
+    page.set_until("beside", "nobody", lambda: envs[1].closed)
     assert not envs[0].closed
-    page.set("agent", "walker")
-    wait_until(lambda: viewer.lanes[0].subject.name == "walker" and envs[0].closed)
+    page.set_until("agent", "walker", lambda: viewer.lanes[0].subject.name == "walker" and envs[0].closed)
 
 
 def test_each_viewer_has_its_own_and_there_is_an_end_to_them(explorer: Explorer, page: OpenPage) -> None:

@@ -206,6 +206,7 @@ def test_pictures_and_films_of_the_skills_are_shown(tmp_path: Path) -> None:
     assert kinds == ["data:image/png", "data:image/webp", "data:image/gif", "data:video/mp4"]
 
 
+@pytest.mark.slow
 def test_a_report_made_again_leaves_no_figure_of_the_last_one(tmp_path: Path) -> None:
     runs, out = tmp_path / "runs", tmp_path / "out"
     for seed in range(2):
