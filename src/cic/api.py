@@ -33,7 +33,7 @@ from cic.training.loop import Loop
 from cic.training.opening import check_source, chosen_skill, load_agent, make_agent, open_env
 from cic.training.phase import Arrays, Phase
 from cic.training.phases import PHASES, config_of, phase_of
-from cic.training.prior import experienced
+from cic.training.prior import SHARE, experienced
 from cic.training.restoring import fitting, weights_limit
 from cic.training.settings import (
     FinetuneConfig,
@@ -45,8 +45,6 @@ from cic.training.settings import (
     override,
     pretrain_defaults,
 )
-
-HALF = 0.5  # of each batch
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,7 @@ def finetune(
     _check(given)
     source = _source(run, at, domain, given) if run is not None else None
     if given.prior_data is None:
-        given = dataclasses.replace(given, prior_data=HALF if source and source.inheritance.steps else 0.0)
+        given = dataclasses.replace(given, prior_data=SHARE if source and source.inheritance.steps else 0.0)
     config = _finetune_config(given, source, str(run))
     path = _new_folder(out, f"finetune-{config.objective}-{config.task}-s{config.seed}")
     origin = f"starts from {run} at step {source.step:,}" if source else ""
@@ -177,14 +175,14 @@ def _source(path: Path | str, at: int | None, domain: str, given: FinetuneSettin
         )
     agent, step = _final_agent(run, config) if at is None else load_agent(run, config, at)
     library = run.library() if at is None else {}  # it belongs to the weights at the end
-    steps = _steps_of(run, at, asked=given.prior_data is not None) if given.prior_data != 0 else {}
+    steps = _steps_of(run, at, asked=given.prior_data is not None) if given.prior_data != 0 else None
     return _Source(agent, Inheritance(agent.state_dict(), library, steps), config, step)
 
 
-def _steps_of(run: Run, at: int | None, asked: bool) -> Arrays:
-    """What a pre-training saw, for a finetuning that learns from it; nothing if it has not kept it, unless `asked`."""
+def _steps_of(run: Run, at: int | None, asked: bool) -> Arrays | None:
+    """What a pre-training saw, for a finetuning that learns from it; None if it has not kept it, unless `asked`."""
     if not asked and (at is not None or not run.checkpoints()):
-        return {}
+        return None
     if at is not None:
         raise UserError("the steps before --at are not kept apart from those after it: drop --at or --prior-data")
     loaded = run.load_checkpoint()

@@ -22,7 +22,7 @@ from cic.core.imports import HINT
 
 Table = dict[str, Any]
 _TITLES = {
-    "what": "domain run task scratch objective preset skill at critic scale seed out resume import",
+    "what": "domain run task scratch objective preset skill at critic prior_data scale seed out resume import",
     "how long": (
         "steps warmup num_envs eval_every eval_episodes update_every log_every checkpoint_every milestones replay"
     ),

@@ -55,7 +55,7 @@ from cic.runs.values import plain, read_object
 
 FORMAT = 2
 LIBRARY_LIMIT = 256 << 20  # bytes; of 128 skills a few million
-STEPS_LIMIT = 2 << 30
+STEPS_LIMIT = 2 << 30  # of 300,000 steps some 100 MB
 KINDS = ("pretrain", "finetune")
 _LARGEST_SPACE = 1_000_000
 
@@ -66,8 +66,8 @@ class Inheritance(NamedTuple):
     weights: Tensors
     library: Arrays
     """What the pre-training's skills do (`cic.training.library`); empty if it left nothing."""
-    steps: Arrays = {}  # noqa: RUF012  never written to
-    """What the pre-training saw (`cic.training.prior`); empty unless the finetuning learns from it."""
+    steps: Arrays | None = None
+    """What the pre-training saw (`cic.training.prior`), if the finetuning learns from it."""
 
 
 class Run:
@@ -263,7 +263,7 @@ class Run:
             raise UserError(f"{self.path / 'inherited'}, from which it started, is missing: start the finetuning anew")
         try:
             folder = self.path / "inherited"
-            steps = _prior_steps(folder) if self.config.get("prior_data") else {}
+            steps = _prior_steps(folder) if self.config.get("prior_data") else None
             return Inheritance(_weights(folder, limit), _library(folder), steps)
         except Damaged as error:
             raise UserError(f"{error}: start the finetuning anew") from None

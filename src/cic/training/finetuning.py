@@ -77,7 +77,7 @@ class Finetuning(Phase):
         self.prior: Prior | None = None
         if config.prior_data and self.inherited is not None:
             own = loop.replay
-            self.prior = Prior(self.inherited.steps, loop.agent.spaces, dim, own.nstep, own.gamma)
+            self.prior = Prior(self.inherited.steps or {}, loop.agent.spaces, dim, own.nstep, own.gamma)
         self._cuts, self._start = False, 0
         self._opened: int | None = None  # updates after which the actor began to move
 

@@ -19,6 +19,7 @@ from cic.training.regression import fitted, standardiser
 
 Arrays = dict[str, npt.NDArray[Any]]
 
+SHARE = 0.5  # of each batch, unless asked otherwise
 LATEST = 300_000  # steps of a pre-training that a finetuning takes along
 UPDATES = 1_000  # of a regression
 GROWTH = 1.25  # how much more must be known before the next
