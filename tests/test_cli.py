@@ -149,7 +149,7 @@ def test_help_shows_every_setting_with_its_meaning(capsys: pytest.CaptureFixture
     shown = " ".join(say(capsys, "pretrain", "--help").replace("│", " ").split())
     for flag, meaning in [
         ("--temperature FLOAT", "T of the contrastive loss. (default: 0.5)"),
-        ("--steps INT", "Environment steps, over all copies. (default: 250,000)"),
+        ("--steps INT", "Environment steps, over all copies. (default: 450,000)"),
         ("--lr FLOAT", "Adam's learning rate."),
         ("--out ", "Folder of the run"),
         ("--resume ", "Continue this run"),

@@ -113,12 +113,12 @@ def test_a_constant_reward_is_that_constant_and_numbers_that_are_none_are_left_o
     np.testing.assert_allclose(known.replay.reward[:-1], 7.0)
 
 
-def test_it_is_told_anew_when_a_quarter_more_is_known() -> None:
+def test_it_is_told_anew_when_half_as_much_again_is_known() -> None:
     known = Prior(random_steps(), SPACES, 2, nstep=1, gamma=GAMMA)
     assert known.due(1)
     known.label(np.zeros((100, 3), np.float32), np.zeros(100, np.float32), seed=0)
-    assert not known.due(124)
-    assert known.due(125)
+    assert not known.due(149)
+    assert known.due(150)
 
 
 @pytest.mark.parametrize("change", ["obs", "action", "terminated", "missing", "nan", "short"])

@@ -25,6 +25,7 @@ LOG = Path(__file__).with_name("log.jsonl")
 TASKS = {"walker": ("stand", "walk", "run", "flip"), "quadruped": ("stand", "walk", "run", "jump")}
 LIBRARY = {"library": 64, "library_starts": 3, "library_steps": 250}  # 48,000 steps without updates
 EIGHT = {"num_envs": 8, "update_every": 8, "steps": 248_000, "normaliser": "std", **LIBRARY}
+LAPTOP = {"steps": 250_000, "update_every": 8}  # the scale as it was then: 25k updates, then 40 skills from five starts
 PRETRAIN: dict[str, dict[str, Any]] = {
     "none": {},  # from scratch
     "one": {"num_envs": 1, "update_every": 2, "steps": 100_000, "normaliser": "std", "library": 0},  # laptop as it was
@@ -32,15 +33,15 @@ PRETRAIN: dict[str, dict[str, Any]] = {
     "eight-soft": {**EIGHT, "saturation": 1e-3},  # and so in finetuning
     "eight-slow": {**EIGHT, "lr": 3e-4},
     "eight-disc": {**EIGHT, "reward": "discriminator"},
-    "laptop": {},  # as it is now: 25k updates on 200k steps, then 40 skills from five starts
-    "laptop-target": {"tau": 0.05},
-    "laptop-slow": {"lr": 3e-4},
-    "laptop-long": {"steps": 450_000},  # 49.5k updates
-    "laptop-data": {"steps": 450_000, "update_every": 16},  # as many updates on twice the data
-    "released": {"normaliser": "variance", "library": 0},
+    "laptop": LAPTOP,
+    "laptop-target": {**LAPTOP, "tau": 0.05},
+    "laptop-slow": {**LAPTOP, "lr": 3e-4},
+    "laptop-long": {**LAPTOP, "steps": 450_000},  # 49.5k updates
+    "laptop-data": {},  # as it is now: as many updates as `laptop` had, on twice the data
     "laptop-more-data": {"steps": 850_000, "update_every": 32},  # and on four times
-    "laptop-disc": {"reward": "discriminator"},
-    "laptop-disc-tenth": {"reward": "discriminator", "reward_weight": 0.1},
+    "laptop-disc": {**LAPTOP, "reward": "discriminator"},
+    "laptop-disc-tenth": {**LAPTOP, "reward": "discriminator", "reward_weight": 0.1},
+    "released": {"normaliser": "variance", "library": 0},
 }
 PLAIN = {"prior_data": 0.0}  # none of them but the last learned from what pre-training saw
 BEFORE = {**PLAIN, "search": "paper", "update_every": 2, "batch": 256}

@@ -121,6 +121,12 @@ def test_what_the_user_sets_counts() -> None:
     assert {config["search"] for config in tuned} == {"grid", "random", "cem", "cma", "fixed"}
 
 
+def test_several_domains_are_run_side_by_side() -> None:
+    both = get_experiment("main").runs(Setup("smoke", domain="walker, quadruped"))
+    alone = [get_experiment("main").runs(Setup("smoke", domain=domain)) for domain in ("walker", "quadruped")]
+    assert both == [*alone[0], *alone[1]]
+
+
 def test_a_domain_without_the_papers_tasks_has_all_of_its_own() -> None:
     assert tasks_of("quadruped", ("stand", "run")) == ("stand", "run")
     assert len(tasks_of("point_mass", ("stand",))) == 5
@@ -364,8 +370,8 @@ def test_the_list_has_costs_from_measured_times(tmp_path: Path) -> None:
     path = tmp_path / "times.json"
     path.write_text(json.dumps({"step point_mass": 0.001, "update laptop": 0.004}))
     times = listing.Times(path)
-    updates = (250_000 - 4_000 - 50_000) / 8  # less the warm-up and the library
-    assert listing.seconds(get_experiment("flow"), "laptop", times) == pytest.approx(3 * (250 + updates * 0.004))
+    updates = (450_000 - 4_000 - 50_000) / 16  # less the warm-up and the library
+    assert listing.seconds(get_experiment("flow"), "laptop", times) == pytest.approx(3 * (450 + updates * 0.004))
 
 
 def test_times_are_measured_once(tmp_path: Path) -> None:
@@ -398,6 +404,8 @@ def test_the_list_names_all(
         (["flow", "--scale", "huge"], "unknown value of --scale"),
         (["flow", "--domain", "walker"], "flow is about point_mass: drop --domain"),
         (["sweep", "--domain", "wlaker"], 'unknown domain "wlaker"; did you mean "walker"?'),
+        (["main", "--domain", "walker,jacco"], 'unknown domain "jacco"; did you mean "jaco"?'),
+        (["dimension", "--domain", "walker,quadruped"], "dimension shows one domain"),
         (["static", "--domain", "jaco"], "static does not know the body of jaco"),
         (["sweep", "--seeds", "a"], "seeds are numbers and ranges"),
         (["sweep", "--set", "steps=1,2"], "one value of each setting"),

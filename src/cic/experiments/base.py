@@ -44,7 +44,7 @@ class Setup:
     seeds: tuple[int, ...] = ()
     """By default as many as the experiment has at this scale."""
     domain: str | None = None
-    """In place of the experiment's own."""
+    """In place of the experiment's own; several with commas between them."""
     settings: tuple[str, ...] = ()
     """`steps=20000`, `finetune.steps=4000`: of all its runs."""
 
@@ -213,9 +213,13 @@ class Experiment(ABC):
             return self.domains[setup.scale]
         if self.own_domain:
             raise UserError(f"{self.name} is about {' and '.join(self.domains[setup.scale])}: drop --domain")
-        if setup.domain not in envs.domains():
-            raise unknown("domain", setup.domain, envs.domains())
-        return (setup.domain,)
+        wanted = tuple(dict.fromkeys(name.strip() for name in setup.domain.split(",")))
+        for domain in wanted:
+            if domain not in envs.domains():
+                raise unknown("domain", domain, envs.domains())
+        if len(wanted) > 1 and len(self.domains["paper"]) == 1:
+            raise UserError(f"{self.name} shows one domain: give --domain one of {', '.join(wanted)}")
+        return wanted
 
 
 def pretrain(setup: Setup, variant: str, domain: str, seed: int, objective: str = "cic", **settings: Any) -> Planned:

@@ -29,7 +29,7 @@ class ReproduceOptions:
     seeds: str | None = None
     """0-4, or 0,3,7, in place of the experiment's own."""
     domain: str | None = None
-    """Another domain than the paper's, where the experiment allows it."""
+    """Another domain than the paper's, or several (walker,quadruped), where the experiment allows it."""
     set: tuple[str, ...] = ()
     """NAME=VALUE of its pre-trainings, finetune.NAME=VALUE of its finetunings."""
     slots: int | None = None

@@ -1,8 +1,8 @@
 """What pre-training saw, paid by the task: steps that cost nothing, for a critic that would else know only its own.
 
 The rewards that the finetuning has met are regressed on the observations that they came with, and every step of the
-pre-training gets the reward that this says. It is told anew whenever a quarter more is known. Rewards must follow from
-the observation; what they do not say of it, the regression leaves out.
+pre-training gets the reward that this says. It is told anew whenever half as much again is known. Rewards must follow
+from the observation; what they do not say of it, the regression leaves out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 SHARE = 0.5  # of each batch, unless asked otherwise
 LATEST = 300_000  # steps of a pre-training that a finetuning takes along
 UPDATES = 1_000  # of a regression
-GROWTH = 1.25  # how much more must be known before the next
+GROWTH = 1.5  # how much more must be known before the next
 
 
 def experienced(replay: Arrays) -> Arrays:

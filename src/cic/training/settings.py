@@ -213,10 +213,10 @@ SCALES: dict[str, dict[str, dict[str, Any]]] = {
     "laptop": {
         "pretrain": {
             "learning": {**_LAPTOP, "batch": 256},
-            "steps": 250_000,
+            "steps": 450_000,
             "num_envs": 8,
-            "update_every": 8,
-            "milestones": (100_000, 200_000),
+            "update_every": 16,
+            "milestones": (200_000, 400_000),
         },
         "finetune": {
             "learning": {**_LAPTOP, "batch": 128},
