@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# CIC on walker by the defaults: pre-training and four tasks; seeds 8 to 11, one core.
+# CIC on walker by the defaults: pre-training and four tasks; seeds 12 to 15, one core.
 # Usage: results/walker-defaults/run.sh RUNS   (run folders go there; the records are copied beside this script)
 set -euo pipefail
 runs=${1:?give a folder for the runs}
@@ -12,7 +12,7 @@ once() { # FOLDER command …
   [ -e "$out/result.json" ] || $cic "$@" --out "$out"
 }
 
-for seed in 8 9 10 11; do
+for seed in 12 13 14 15; do
   once "$runs/pretrain-$seed" pretrain --domain walker --seed $seed
   for task in stand walk run flip; do
     once "$runs/$task-cic-$seed" finetune "$runs/pretrain-$seed" --task walker-$task --seed $seed
