@@ -100,6 +100,16 @@ def test_the_main_experiment_is_that_of_the_paper() -> None:
     assert [run.entry for run in runs] == [run.entry for run in planned(get_experiment("curves"), Setup("paper"))]
 
 
+def test_at_laptop_scale_a_finetuning_has_what_the_scale_has_unless_the_papers_protocol_is_asked_for() -> None:
+    def adapted(*settings: str) -> list[dict[str, Any]]:
+        runs = get_experiment("main").runs(Setup("laptop", (0,), "walker", settings))
+        return [run.entry.config for run in runs if run.entry.after]
+
+    assert all(config.keys() == {"task", "seed"} for config in adapted())
+    asked = adapted("finetune.search=paper", "finetune.prior_data=0")
+    assert all((config["search"], config["prior_data"]) == ("paper", 0) for config in asked)
+
+
 def test_experiments_share_the_runs_that_they_have_in_common() -> None:
     names = {
         name: {run.entry.name for run in planned(get_experiment(name), Setup("paper")) if run.entry.kind == "pretrain"}

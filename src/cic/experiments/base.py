@@ -26,6 +26,7 @@ from cic.sweep.plan import Entry
 
 SCALES = ("smoke", "laptop", "paper")
 DDPG = "ddpg"
+PROTOCOL = {"search": "paper", "prior_data": 0.0}  # the paper's: its own search, and weights are all that is inherited
 
 
 T = TypeVar("T")
@@ -229,15 +230,9 @@ def pretrain(setup: Setup, variant: str, domain: str, seed: int, objective: str 
 
 
 def finetune(setup: Setup, before: Planned, task: str, variant: str | None = None, **settings: Any) -> Planned:
-    """A finetuning of a planned pre-training."""
-    config = {
-        "task": task,
-        "seed": before.entry.config["seed"],
-        "search": "paper",
-        "prior_data": 0.0,
-        **settings,
-        **setup.after,
-    }
+    """A finetuning of a planned pre-training: as the paper does it, or at `laptop` by all that the scale has."""
+    protocol = {} if setup.scale == "laptop" else PROTOCOL
+    config = {"task": task, "seed": before.entry.config["seed"], **protocol, **settings, **setup.after}
     name = f"{before.entry.name}-{task}-{variant or ''}"
     return Planned(variant or before.variant, Entry(name, "finetune", config, (before.entry.name,)))
 

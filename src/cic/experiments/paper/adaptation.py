@@ -50,7 +50,9 @@ class Adaptation(Experiment):
                 for task in tasks:
                     for search, title in SEARCHES.items():
                         settings = {"search": search, "steps": budget + 1, "warmup": budget, "eval_every": budget + 1}
-                        found.append(finetune(setup, before, task, title, update_every=NEVER, **settings))
+                        found.append(
+                            finetune(setup, before, task, title, update_every=NEVER, prior_data=0.0, **settings)
+                        )
         return found
 
     def outcome(self, found: Found) -> Outcome:
