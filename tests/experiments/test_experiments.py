@@ -35,6 +35,7 @@ from cic.runs.contents import Series
 from cic.sweep import work
 from cic.sweep.jobs import Job
 from cic.sweep.plan import Entry, read_plan
+from cic.training.settings import finetune_defaults
 
 SHORT = ["--set", "steps=160", "milestones=[]"]
 QUIET = ["--scale", "smoke", "--slots", "1", "--quiet"]
@@ -378,10 +379,22 @@ def test_an_experiment_without_a_single_run_still_has_a_figure(name: str) -> Non
 
 def test_the_list_has_costs_from_measured_times(tmp_path: Path) -> None:
     path = tmp_path / "times.json"
-    path.write_text(json.dumps({"step point_mass": 0.001, "update laptop": 0.004}))
+    path.write_text(json.dumps({"step point_mass": 0.001, "update laptop pretrain": 0.004}))
     times = listing.Times(path)
     updates = (450_000 - 4_000 - 50_000) / 16  # less the warm-up and the library
     assert listing.seconds(get_experiment("flow"), "laptop", times) == pytest.approx(3 * (450 + updates * 0.004))
+
+
+def test_finetunings_have_their_own_updates(tmp_path: Path) -> None:
+    def total(update: float) -> float:
+        path = tmp_path / "times.json"
+        times = {"step walker": 0.001, "update smoke pretrain": 0.5, "update smoke finetune": update}
+        path.write_text(json.dumps(times))
+        return listing.seconds(get_experiment("main"), "smoke", listing.Times(path))
+
+    config = finetune_defaults("walker-stand", "smoke")
+    updates = (config.steps - config.warmup - config.check_steps) / config.update_every
+    assert total(0.002) - total(0.001) == pytest.approx(6 * updates * 0.001)  # two methods and scratch, two tasks each
 
 
 def test_times_are_measured_once(tmp_path: Path) -> None:
@@ -395,7 +408,7 @@ def test_the_list_names_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(listing.Times, "step", lambda self, domain: 0.001)
-    monkeypatch.setattr(listing.Times, "update", lambda self, scale: 0.01)
+    monkeypatch.setattr(listing.Times, "update", lambda self, scale, phase: 0.01)
     monkeypatch.setenv("COLUMNS", "200")
     assert cli.main(["reproduce", "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -1,8 +1,8 @@
 """`cic reproduce --list`: what there is, and what it costs at each scale on this machine.
 
-A step's time has two parts that are measured apart: stepping the environment, for each domain, and CIC's share of an
-update, for each scale. Other methods are taken to cost as much as CIC; `--dry-run` times every one of them. What was
-measured is kept in the user's cache folder, for this version and machine.
+A step's time has two parts that are measured apart: stepping the environment, for each domain, and an update, for each
+scale and phase. In pre-training it is CIC's, and other methods are taken to cost as much; `--dry-run` times every one
+of them. What was measured is kept in the user's cache folder, for this version and machine.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from cic.sweep.completion import complete_configs
 from cic.sweep.cost import Measured, measure
 from cic.sweep.plan import Plan
 from cic.sweep.table import duration
-from cic.training.settings import pretrain_defaults
+from cic.training.settings import PretrainConfig, finetune_defaults, pretrain_defaults
 
 _SECONDS = 0.3
-_REFERENCE = "walker"
+_DOMAIN, _TASK = "walker", "walker-stand"
 
 
 def table() -> tuple[list[str], list[list[str]]]:
@@ -48,7 +48,8 @@ def seconds(experiment: Experiment, scale: str, times: Times) -> float:
     for config in complete_configs(plan).values():
         name = getattr(config, "domain", None) or envs.split_name(getattr(config, "task", ""))[0]
         plain = times.step(str(name))
-        found = Measured(plain, plain + times.update(scale) / config.update_every, 0, 0, 0.0)
+        phase = "pretrain" if isinstance(config, PretrainConfig) else "finetune"
+        found = Measured(plain, plain + times.update(scale, phase) / config.update_every, 0, 0, 0.0)
         total += found.seconds(config)
     return total
 
@@ -64,13 +65,14 @@ class Times:
     def step(self, domain: str) -> float:
         return self._get(f"step {domain}", lambda: _step_time(domain))
 
-    def update(self, scale: str) -> float:
+    def update(self, scale: str, phase: str) -> float:
         def timed() -> float:
-            config = pretrain_defaults(_REFERENCE, "cic", scale)
-            every = int(config.update_every)
-            return max(0.0, measure(config).learning - self.step(_REFERENCE)) * every
+            pretraining = phase == "pretrain"
+            config = pretrain_defaults(_DOMAIN, "cic", scale) if pretraining else finetune_defaults(_TASK, scale)
+            found = measure(config)
+            return max(0.0, found.learning - found.plain) * int(config.update_every)
 
-        return self._get(f"update {scale}", timed)
+        return self._get(f"update {scale} {phase}", timed)
 
     def _get(self, key: str, timed: Callable[[], float]) -> float:
         if key not in self.known:
