@@ -69,8 +69,9 @@ def test_the_loss_above_is_compared_on_both_sides_of_its_floor() -> None:
     assert sums.min() < 0 < sums.max()
 
 
-def test_without_projection_the_raw_skill_is_the_query() -> None:
-    objective, batch = cic(projection=False), batch_of(20)
+@pytest.mark.parametrize("embedding", [None, 7])
+def test_without_projection_the_raw_skill_is_the_query(embedding: int | None) -> None:
+    objective, batch = cic(projection=False, embedding=embedding), batch_of(20)
     assert not [name for name in objective.state_dict() if "discriminator.skill" in name]
     expected = released_loss(cosines(weights_of(objective), batch, projection=False))
     assert float(objective.loss(batch)[0].detach()) == pytest.approx(expected, rel=1e-4)
@@ -141,9 +142,11 @@ def test_the_default_is_what_the_released_code_does() -> None:
         "normaliser": "variance",
         "reward": "entropy",
         "reward_weight": 1.0,
+        "reward_weighting": "constant",
         "representation": True,
         "entropy": True,
         "projection": True,
+        "skill_space": "box",
         "skill_dim": 64,
         "embedding": None,
         "skill_every": 50,
@@ -243,11 +246,12 @@ def test_policy_inputs_are_raw_or_encoded(options: dict[str, object], width: int
     assert objective.make_critic()(seen, batch.action, batch.skill).shape == (2, 6, 1)
 
 
-def test_encoded_policy_without_projection_sees_the_raw_skill() -> None:
-    objective, batch = cic(encode_policy=True, projection=False), batch_of(6)
+@pytest.mark.parametrize("embedding", [SKILL, 7])
+def test_encoded_policy_without_projection_sees_the_raw_skill(embedding: int) -> None:
+    objective, batch = cic(encode_policy=True, projection=False, embedding=embedding), batch_of(6)
     seen = objective.policy_input(batch.obs, batch.skill)
     assert seen.shape[1] == objective.policy_input_dim
-    assert torch.equal(seen[:, SKILL:], batch.skill)
+    assert torch.equal(seen[:, embedding:], batch.skill)
 
 
 @pytest.mark.parametrize("skill_dim", [1, 2, 128])
@@ -317,7 +321,6 @@ def test_running_statistic_travels_with_the_module() -> None:
         {"knn": 0},
         {"skill_every": 0},
         {"ensemble": 1},
-        {"projection": False, "embedding": 7},
     ],
 )
 def test_options_out_of_range_are_refused(options: dict[str, object]) -> None:
@@ -330,3 +333,18 @@ def test_the_paper_preset_is_the_text_taken_literally() -> None:
     assert (options.loss, options.particles, options.particle_reward) == ("infonce", "transition", "paper")
     assert options.encode_policy
     assert next(iter(CIC.presets)) == "released"
+
+
+def test_the_distinct_preset_pays_half_of_the_skills_for_going_where_they_point() -> None:
+    objective = cic(**CIC.presets["distinct"] | {"knn": 5})
+    skill = objective.skills.sample(20, np.random.default_rng(0))
+    np.testing.assert_allclose(np.linalg.norm(skill, axis=1), 1, rtol=1e-5)
+    assert skill.shape == (20, 8)
+    assert (skill < 0).any()
+    batch = batch_of(20)._replace(skill=torch.from_numpy(skill))
+    w = weights_of(objective)
+    pointing = np.diagonal(cosines(w, batch, projection=False))[:, None]
+    particles = released_reward(relu_mlp(w, "state", doubles(batch.next_obs)), 5, Welford(), "std")
+    expected = particles + 3 * np.maximum(skill[:, :1], 0) * pointing
+    assert 4 < (skill[:, 0] > 0).sum() < 16
+    np.testing.assert_allclose(objective.reward(batch).numpy(), expected, rtol=1e-4, atol=1e-5)

@@ -26,6 +26,7 @@ TASKS = {"walker": ("stand", "walk", "run", "flip"), "quadruped": ("stand", "wal
 LIBRARY = {"library": 64, "library_starts": 3, "library_steps": 250}  # 48,000 steps without updates
 EIGHT = {"num_envs": 8, "update_every": 8, "steps": 248_000, "normaliser": "std", **LIBRARY}
 LAPTOP = {"steps": 250_000, "update_every": 8}  # the scale as it was then: 25k updates, then 40 skills from five starts
+EVERY = {"preset": "distinct", "reward_weighting": "constant", "reward_weight": 1.0}  # all skills point
 PRETRAIN: dict[str, dict[str, Any]] = {
     "none": {},  # from scratch
     "one": {"num_envs": 1, "update_every": 2, "steps": 100_000, "normaliser": "std", "library": 0},  # laptop as it was
@@ -41,6 +42,10 @@ PRETRAIN: dict[str, dict[str, Any]] = {
     "laptop-more-data": {"steps": 850_000, "update_every": 32},  # and on four times
     "laptop-disc": {**LAPTOP, "reward": "discriminator"},
     "laptop-disc-tenth": {**LAPTOP, "reward": "discriminator", "reward_weight": 0.1},
+    "distinct-narrow": {**EVERY, "embedding": 8},
+    "distinct-narrow-third": {**EVERY, "embedding": 8, "reward_weight": 0.3},
+    "distinct-every": EVERY,
+    "distinct": {"preset": "distinct"},
     "released": {"normaliser": "variance", "library": 0},
 }
 PLAIN = {"prior_data": 0.0}  # none of them but the last learned from what pre-training saw

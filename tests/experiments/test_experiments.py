@@ -10,6 +10,7 @@ import math
 import re
 import shutil
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,13 @@ import mujoco
 import numpy as np
 import pytest
 from helpers import build_objective, random_batch
+from scipy.stats import trim_mean
 
 import cic
 from cic import cli
 from cic.core.published import experts
 from cic.envs.suite.domain import suite_file
-from cic.experiments import listing, reproduction
+from cic.experiments import beyond, listing, reproduction
 from cic.experiments.base import SCALES, Found, Member, Setup, tasks_of
 from cic.experiments.behaviour import kept_file, read_picture
 from cic.experiments.measuring import measure, read_measured
@@ -71,7 +73,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 def test_every_file_is_an_experiment_that_says_what_it_is() -> None:
     known = experiments()
-    assert [name.replace("-", "_") for name in known] == list(NAMES)
+    assert [name.replace("-", "_") for name in known] == [*NAMES, "beyond"]
     for experiment in known.values():
         for text in (experiment.title, experiment.question, experiment.claim, experiment.shows):
             assert len(text) > 10
@@ -348,6 +350,49 @@ def test_the_numbers_of_a_flow() -> None:
     assert span == pytest.approx(270)
     assert length == pytest.approx(0.1)
     assert inward == pytest.approx(0.75)
+
+
+def test_beyond_is_held_against_the_released_method() -> None:
+    """IQMs and their differences by SciPy's trimmed mean; every variant with its preset's skills."""
+    experiment = beyond.Beyond()
+    rng = np.random.default_rng(0)
+    scores = {
+        domain: {
+            variant: {f"{domain}-{task}": list(rng.random(4) + 0.1 * place) for task in ("stand", "walk")}
+            for place, variant in enumerate(experiment.variants)
+        }
+        for domain in ("walker", "quadruped")
+    }
+    shares = {variant: [0.1 * place, 0.3 * place] for place, variant in enumerate(experiment.variants)}
+    table, said = experiment._compared(scores, shares)
+    found = {(record["variant"], record["domain"]): record for record in table.records}
+
+    def pooled(variant: str, domains: Sequence[str]) -> list[float]:
+        return [score for domain in domains for many in scores[domain][variant].values() for score in many]
+
+    for place, variant in enumerate(experiment.variants):
+        for name, domains in (("walker", ["walker"]), ("quadruped", ["quadruped"]), ("all", list(scores))):
+            own, base = (trim_mean(pooled(v, domains), 0.25) for v in (variant, "released"))
+            record = found[variant, name]
+            assert record["iqm"] == pytest.approx(own)
+            assert record["above"] == pytest.approx(own - base, abs=1e-12)
+            assert record["above_low"] <= record["above"] <= record["above_high"]
+            assert record["explained"] == pytest.approx(0.2 * place)
+    assert f"released {found['released', 'all']['iqm']:.2f}" in said
+    assert "(48 finetunings)" in said
+
+
+def test_beyond_finetunes_one_released_pretraining_in_two_ways() -> None:
+    runs = planned(get_experiment("beyond"), Setup("laptop", (3,), "walker"))
+    before = {run.entry.name: run for run in runs if run.entry.kind == "pretrain"}
+    assert [run.variant for run in before.values()] == ["released", "distinct"]
+    after = {run.variant: run.entry for run in runs if run.entry.kind == "finetune"}
+    assert before[after["released"].after[0]] is before[after["released, prior data"].after[0]]
+    assert {variant: entry.config["prior_data"] for variant, entry in after.items()} == {
+        "released": 0,
+        "released, prior data": 0.5,
+        "distinct": 0.5,
+    }
 
 
 def test_the_last_quarter() -> None:

@@ -76,7 +76,7 @@ class Matrix:
     @property
     def counts(self) -> npt.NDArray[np.int64]:
         """Runs per task."""
-        present = np.isfinite(self.values.reshape(*self.values.shape[:2], -1)).all(axis=2)
+        present = np.isfinite(self.values).all(axis=tuple(range(2, self.values.ndim)))
         counts: npt.NDArray[np.int64] = present.sum(axis=0)
         return counts
 

@@ -45,16 +45,20 @@ class CICOptions:
     """The term added to the entropy: nothing, log q(τ|z), cosine similarity, or an ensemble's disagreement."""
     reward_weight: float = 1.0
     """Weight of that term."""
+    reward_weighting: Literal["constant", "skill"] = "constant"
+    """skill: that weight times the skill's first number, or 0 where it is negative; such skills only explore."""
     representation: bool = True
     """Learn the representation; off leaves the encoders as they were initialised."""
     entropy: bool = True
     """Reward entropy; off leaves only the added term (log q(τ|z) if `reward` names none)."""
     projection: bool = True
     """Encode skills before contrasting them; off contrasts the raw skill."""
+    skill_space: Literal["box", "sphere"] = "box"
+    """Skills are uniform in [0, 1]^d, as released, or on the unit sphere."""
     skill_dim: int = 64
-    """Dimensions of a skill, each uniform in [0, 1]."""
+    """Dimensions of a skill."""
     embedding: int | None = None
-    """Width of the embeddings; by default that of the skill, as released."""
+    """Width of the embeddings; by default that of the skill, as released. Without projection a skill keeps its own."""
     skill_every: int = 50
     """Steps for which a skill is kept in pre-training."""
     temperature: float = 0.5
@@ -73,10 +77,6 @@ class CICOptions:
         require(self.knn >= 1, f"knn must be at least 1, not {self.knn}")
         require(self.skill_every >= 1, f"skill_every must be at least 1, not {self.skill_every}")
         require(self.ensemble >= 2, f"ensemble must be at least 2, not {self.ensemble}")
-        require(
-            self.projection or self.embedding in (None, self.skill_dim),
-            "without projection the embedding is as wide as the skill: leave `embedding` alone",
-        )
 
 
 class Discriminator(nn.Module):
@@ -84,8 +84,9 @@ class Discriminator(nn.Module):
 
     def __init__(self, skill_dim: int, width: int, hidden: int, projection: bool) -> None:
         super().__init__()
+        self.width = width if projection else skill_dim
         self.skill = mlp(skill_dim, hidden, hidden, width) if projection else nn.Identity()
-        self.prediction = mlp(2 * width, hidden, hidden, width)
+        self.prediction = mlp(2 * width, hidden, hidden, self.width)
 
     def forward(self, transition: Tensor, skill: Tensor) -> tuple[Tensor, Tensor]:
         """(query, key), both of unit length; `transition` is the pair of state embeddings side by side."""
@@ -105,6 +106,16 @@ class CIC(Objective):
             "particles": "transition",
             "particle_reward": "paper",
             "encode_policy": True,
+        },
+        "distinct": {  # half of the skills go where they point, the other half only explores
+            "normaliser": "std",
+            "reward": "similarity",
+            "reward_weight": 3.0,
+            "reward_weighting": "skill",
+            "projection": False,
+            "skill_space": "sphere",
+            "skill_dim": 8,
+            "embedding": 64,
         },
     }
     scales: ClassVar[dict[str, dict[str, Any]]] = {
@@ -126,7 +137,7 @@ class CIC(Objective):
 
     @property
     def skills(self) -> SkillSpace:
-        return SkillSpace("box", self.options.skill_dim, self.options.skill_every)
+        return SkillSpace(self.options.skill_space, self.options.skill_dim, self.options.skill_every)
 
     # ---- representation ----------------------------------------------------------------------------------------
 
@@ -166,7 +177,8 @@ class CIC(Objective):
         reward = self._entropy(batch) if self.options.entropy else torch.zeros_like(batch.reward)
         if term == "entropy":
             return reward
-        return reward + self.options.reward_weight * self._added(term, self._similarities(batch))
+        added = self.options.reward_weight * self._added(term, self._similarities(batch))
+        return reward + (added * batch.skill[:, :1].clamp(min=0) if self.options.reward_weighting == "skill" else added)
 
     def _added(self, term: str, similarities: list[Tensor]) -> Tensor:
         if term == "similarity":
@@ -219,7 +231,7 @@ class CIC(Objective):
 
     @property
     def policy_input_dim(self) -> int:
-        return 2 * self.width if self.options.encode_policy else super().policy_input_dim
+        return self.width + self.discriminator.width if self.options.encode_policy else super().policy_input_dim
 
 
 def log_density_ratio(logits: Tensor) -> Tensor:

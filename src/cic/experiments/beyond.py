@@ -1,0 +1,173 @@
+"""Beyond the paper: CIC with skills that differ and with all that a scale's finetuning has, against CIC as released."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from cic import envs
+from cic.experiments.base import (
+    PROTOCOL,
+    Experiment,
+    Found,
+    Outcome,
+    Planned,
+    Setup,
+    by_scale,
+    finetune,
+    pretrain,
+    register,
+)
+from cic.experiments.drawing import dots_panel, listed, styles
+from cic.report import statistics
+from cic.report.figures import Plot
+from cic.report.score_tables import words
+from cic.report.skills import compare
+from cic.report.statistics import Bootstrap, Estimate, Matrix, normalised
+from cic.report.tables import Table, number, rows
+from cic.training.diagnosis import BEHAVIOUR
+
+SKILLS, STARTS = by_scale(3, 24, 24), by_scale(2, 4, 4)
+RELEASED, DISTINCT = "released", "distinct"
+PRIOR = {"prior_data": 0.5}
+ALL = "all"
+
+
+def explained(run: Path, scale: str) -> dict[str, Any]:
+    """The share of the variance between episodes that the skill explains."""
+    found = compare(run, count=SKILLS[scale], starts=STARTS[scale])
+    return {name: share.value for name, share in found.shares.items()}
+
+
+@register
+class Beyond(Experiment):
+    name = "beyond"
+    title = "Beyond the released method"
+    shows = "nothing of the paper: CIC's preset `distinct` against `released`"
+    question = "How far does CIC get with skills that differ, and with more than the weights handed on?"
+    claim = (
+        "The paper has no such comparison. Its released reward does not ask for skills that differ, and its finetuning "
+        "inherits weights alone."
+    )
+    seeds = by_scale(2, 4, 10)
+    domains = by_scale(("walker",), ("walker", "quadruped"), ("walker", "quadruped"))
+    tasks = by_scale(1, 4, 4)
+    presets: ClassVar[Mapping[str, dict[str, Any]]] = {
+        RELEASED: {"normaliser": "variance", "library": 0},
+        DISTINCT: {"preset": DISTINCT},
+    }
+    """What is pre-trained. The first is what all is held against."""
+    variants: ClassVar[Mapping[str, tuple[str, dict[str, Any]]]] = {
+        RELEASED: (RELEASED, PROTOCOL),
+        "released, prior data": (RELEASED, PROTOCOL | PRIOR),
+        DISTINCT: (DISTINCT, {"search": "auto"} | PRIOR),
+    }
+    """What is pre-trained, and how it is finetuned."""
+    measurements = {"explained": explained}  # noqa: RUF012
+
+    def runs(self, setup: Setup) -> list[Planned]:
+        found: list[Planned] = []
+        for domain in self.domains_of(setup):
+            tasks = [f"{domain}-{task}" for task in envs.domains()[domain].tasks[: self.tasks[setup.scale]]]
+            for seed in self.seeds_of(setup):
+                before = {name: pretrain(setup, name, domain, seed, **of) for name, of in self.presets.items()}
+                found += before.values()
+                for variant, (preset, settings) in self.variants.items():
+                    found += [finetune(setup, before[preset], task, variant, **settings) for task in tasks]
+        return found
+
+    def outcome(self, found: Found) -> Outcome:
+        domains = list(dict.fromkeys(member.domain for member in found.members))
+        scores = {domain: {variant: _scores(found, variant, domain) for variant in self.variants} for domain in domains}
+        shares = {variant: _shares(found, preset) for variant, (preset, _) in self.variants.items()}
+        table, said = self._compared(scores, shares)
+        looks, labels = styles(self.variants), {variant: found.label(variant) for variant in self.variants}
+        panels = [
+            dots_panel(
+                words(domain), {v: [s for many in by_task.values() for s in many] for v, by_task in of.items()},
+                looks, "Normalised score", labels=labels,
+            )
+            for domain, of in scores.items()
+        ]  # fmt: skip
+        panels.append(dots_panel("Skills", shares, looks, "Explained of the behaviour", labels=labels))
+        caption = (
+            "Normalised score after finetuning, a dot per task and seed; share of the behaviour's variance that the "
+            "skill explains before it, a dot per pre-training; mean ± standard error."
+        )
+        plot = Plot(self.name, self.title, caption, tuple(panels), {}, 3, (2.9, 1.9), (3.2, 2.1), 0.3)
+        return Outcome((plot,), said, (table,), _points(found, self.variants))
+
+    def _compared(
+        self, scores: Mapping[str, Mapping[str, Mapping[str, list[float]]]], shares: Mapping[str, list[float]]
+    ) -> tuple[Table, str]:
+        """Each variant's IQM by domain and over all, how far it is above the first, and what its skills explain."""
+        places = {domain: {v: statistics.matrix(by_task) for v, by_task in of.items()} for domain, of in scores.items()}
+        places[ALL] = {
+            v: statistics.matrix({task: many for of in scores.values() for task, many in of[v].items()})
+            for v in self.variants
+        }
+        lines, records, told = [], [], []
+        for variant in self.variants:
+            share = float(np.mean(shares[variant])) if shares[variant] else math.nan
+            line = [variant]
+            for place, of in places.items():
+                own, above = _iqm(of[variant]), _above(of[variant], of[RELEASED])
+                line.append(number(own.value))
+                records.append(
+                    {
+                        "variant": variant, "domain": place, "runs": int(of[variant].counts.sum()),
+                        "iqm": own.value, "low": own.low, "high": own.high,
+                        "above": above.value, "above_low": above.low, "above_high": above.high, "explained": share,
+                    }
+                )  # fmt: skip
+            lines.append([*line, "" if variant == RELEASED else _interval(above), number(share)])
+            told.append(f"{variant} {line[-1]}" + ("" if variant == RELEASED else f" ({_interval(above)} above)"))
+        header = ("CIC", *(words(place) for place in places), "Above released", "Skills explain")
+        caption = (
+            "IQM of the normalised scores after finetuning, the difference over all tasks from CIC as released with "
+            "its 95 % interval, and the mean share of the behaviour's variance that the skill explains."
+        )
+        total = sum(int(matrix.counts.sum()) for matrix in places[ALL].values())
+        said = f"IQM over all tasks ({total} finetunings): {listed(told)}." if total else "No run is done."
+        return Table(self.name, self.title, caption, header, rows(lines), records=records), said
+
+
+def _scores(found: Found, variant: str, domain: str) -> dict[str, list[float]]:
+    """By task."""
+    scores: dict[str, list[float]] = {}
+    for member in found.of(variant, domain=domain):
+        if member.task and member.record:
+            scores.setdefault(member.task, []).append(normalised(member.task, member.record.score))
+    return scores
+
+
+def _shares(found: Found, variant: str) -> list[float]:
+    measured = [member.measured.get("explained", {}) for member in found.of(variant)]
+    return [float(values[BEHAVIOUR]) for values in measured if BEHAVIOUR in values]
+
+
+def _points(found: Found, variants: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"variant": variant, "task": task, "seed": member.seed, "score": normalised(task, member.record.score)}
+        for variant in variants
+        for member in found.of(variant)
+        if member.record and (task := member.task)
+    ]
+
+
+def _iqm(scores: Matrix) -> Estimate:
+    return statistics.aggregate(scores, Bootstrap())["iqm"] if scores.tasks else Estimate(math.nan)
+
+
+def _above(scores: Matrix, others: Matrix) -> Estimate:
+    if not set(scores.tasks) & set(others.tasks):
+        return Estimate(math.nan)
+    return statistics.difference(scores, others, Bootstrap())["iqm"]
+
+
+def _interval(estimate: Estimate) -> str:
+    return f"{number(estimate.value)} [{number(estimate.low)}, {number(estimate.high)}]"
