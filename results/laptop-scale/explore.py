@@ -43,9 +43,9 @@ PRETRAIN: dict[str, dict[str, Any]] = {
     "laptop-disc": {**LAPTOP, "reward": "discriminator"},
     "laptop-disc-tenth": {**LAPTOP, "reward": "discriminator", "reward_weight": 0.1},
     "distinct-narrow": {**EVERY, "embedding": 8},
-    "distinct-narrow-third": {**EVERY, "embedding": 8, "reward_weight": 0.3},
     "distinct-every": EVERY,
     "distinct": {"preset": "distinct"},
+    "distinct-half": {"preset": "distinct", "reward_weight": 1.5},
     "released": {"normaliser": "variance", "library": 0},
 }
 PLAIN = {"prior_data": 0.0}  # none of them but the last learned from what pre-training saw
