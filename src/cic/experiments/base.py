@@ -243,6 +243,11 @@ def scratch(setup: Setup, task: str, seed: int) -> Planned:
     return Planned(DDPG, Entry(f"scratch-{task}-s{seed}", "finetune", config))
 
 
+def first_tasks(domain: str, count: int) -> list[str]:
+    """Complete names of a domain's first tasks: `walker-stand`, …"""
+    return [f"{domain}-{task}" for task in envs.domains()[domain].tasks[:count]]
+
+
 def tasks_of(domain: str, wanted: Sequence[str]) -> tuple[str, ...]:
     """Those of the wanted tasks that a domain has; all of its tasks if it has none of them."""
     known = envs.domains()[domain].tasks

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cic import envs
 from cic.experiments.base import (
     PROTOCOL,
     Experiment,
@@ -19,6 +18,7 @@ from cic.experiments.base import (
     Setup,
     by_scale,
     finetune,
+    first_tasks,
     pretrain,
     register,
 )
@@ -72,7 +72,7 @@ class Beyond(Experiment):
     def runs(self, setup: Setup) -> list[Planned]:
         found: list[Planned] = []
         for domain in self.domains_of(setup):
-            tasks = [f"{domain}-{task}" for task in envs.domains()[domain].tasks[: self.tasks[setup.scale]]]
+            tasks = first_tasks(domain, self.tasks[setup.scale])
             for seed in self.seeds_of(setup):
                 before = {name: pretrain(setup, name, domain, seed, **of) for name, of in self.presets.items()}
                 found += before.values()

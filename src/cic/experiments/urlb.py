@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from cic import envs
 from cic.core.published import TITLES
-from cic.experiments.base import DDPG, Experiment, Found, Planned, Setup, by_scale, finetune, pretrain, scratch
+from cic.experiments.base import (
+    DDPG,
+    Experiment,
+    Found,
+    Planned,
+    Setup,
+    by_scale,
+    finetune,
+    first_tasks,
+    pretrain,
+    scratch,
+)
 from cic.report import groups, notices
 from cic.report.groups import Study
 
@@ -24,7 +34,7 @@ class URLBExperiment(Experiment):
     def runs(self, setup: Setup) -> list[Planned]:
         found = []
         for domain in self.domains_of(setup):
-            tasks = [f"{domain}-{task}" for task in envs.domains()[domain].tasks[: self.tasks[setup.scale]]]
+            tasks = first_tasks(domain, self.tasks[setup.scale])
             for seed in self.seeds_of(setup):
                 for method in self.methods[setup.scale]:
                     before = pretrain(setup, TITLES[method], domain, seed, method)

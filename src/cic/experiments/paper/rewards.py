@@ -6,8 +6,18 @@ import math
 
 import numpy as np
 
-from cic import envs
-from cic.experiments.base import Experiment, Found, Outcome, Planned, Setup, by_scale, finetune, pretrain, register
+from cic.experiments.base import (
+    Experiment,
+    Found,
+    Outcome,
+    Planned,
+    Setup,
+    by_scale,
+    finetune,
+    first_tasks,
+    pretrain,
+    register,
+)
 from cic.experiments.drawing import PAPER, PAPER_STYLE, dots_panel, listed, mean_text, styles
 from cic.report import paper
 from cic.report.figures import Plot
@@ -34,7 +44,7 @@ class Rewards(Experiment):
     def runs(self, setup: Setup) -> list[Planned]:
         found = []
         for domain in self.domains_of(setup):
-            tasks = [f"{domain}-{task}" for task in envs.domains()[domain].tasks[: self.tasks[setup.scale]]]
+            tasks = first_tasks(domain, self.tasks[setup.scale])
             for seed in self.seeds_of(setup):
                 for variant in self.variants:
                     before = pretrain(setup, variant, domain, seed, reward=variant)
