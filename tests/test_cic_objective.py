@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import (
+    Doubles,
     Welford,
     build_objective,
     cosines,
@@ -22,6 +23,7 @@ from helpers import (
     released_reward,
     relu_mlp,
     transition_embedding,
+    unit,
     weights_of,
 )
 
@@ -142,11 +144,10 @@ def test_the_default_is_what_the_released_code_does() -> None:
         "normaliser": "variance",
         "reward": "entropy",
         "reward_weight": 1.0,
-        "reward_weighting": "constant",
+        "reward_from": 0.0,
         "representation": True,
         "entropy": True,
         "projection": True,
-        "skill_space": "box",
         "skill_dim": 64,
         "embedding": None,
         "skill_every": 50,
@@ -319,6 +320,8 @@ def test_running_statistic_travels_with_the_module() -> None:
         {"temperature": 0.0},
         {"temperature": float("nan")},
         {"knn": 0},
+        {"reward_from": -0.1},
+        {"reward_from": 1.0},
         {"skill_every": 0},
         {"ensemble": 1},
     ],
@@ -335,16 +338,47 @@ def test_the_paper_preset_is_the_text_taken_literally() -> None:
     assert next(iter(CIC.presets)) == "released"
 
 
-def test_the_distinct_preset_pays_half_of_the_skills_for_going_where_they_point() -> None:
-    objective = cic(**CIC.presets["distinct"] | {"knn": 5})
-    skill = objective.skills.sample(20, np.random.default_rng(0))
-    np.testing.assert_allclose(np.linalg.norm(skill, axis=1), 1, rtol=1e-5)
-    assert skill.shape == (20, 8)
-    assert (skill < 0).any()
-    batch = batch_of(20)._replace(skill=torch.from_numpy(skill))
+def gradients(objective: CIC, batch: Batch) -> dict[str, float]:
+    """The norm of each parameter's."""
+    names, values = zip(*objective.named_parameters(), strict=True)
+    found = torch.autograd.grad(objective.loss(batch)[0], values)
+    return {name: float(gradient.norm()) for name, gradient in zip(names, found, strict=True)}
+
+
+def pointed(objective: CIC, batch: Batch) -> Doubles:
+    """[i, j]: cosines of skill i's first numbers, seen from 1/2, and of what the head says of transition j."""
     w = weights_of(objective)
-    pointing = np.diagonal(cosines(w, batch, projection=False))[:, None]
-    particles = released_reward(relu_mlp(w, "state", doubles(batch.next_obs)), 5, Welford(), "std")
-    expected = particles + 3 * np.maximum(skill[:, :1], 0) * pointing
-    assert 4 < (skill[:, 0] > 0).sum() < 16
+    pair = np.concatenate([relu_mlp(w, "state", doubles(obs)) for obs in (batch.obs, batch.next_obs)], axis=1)
+    return unit(2 * doubles(batch.skill)[:, :8] - 1) @ unit(relu_mlp(w, "pointing", pair)).T
+
+
+@pytest.mark.parametrize("dim", [3, 12])  # fewer numbers than a direction has, and more
+def test_the_distinct_preset_pays_half_of_the_skills_for_going_where_they_point(dim: int) -> None:
+    objective = cic(**CIC.presets["distinct"] | {"knn": 5, "skill_dim": dim})
+    batch = batch_of(40, skill=dim)
+    batch = batch._replace(skill=torch.from_numpy(objective.skills.sample(40, np.random.default_rng(0))))
+    particles = released_reward(relu_mlp(weights_of(objective), "state", doubles(batch.next_obs)), 5, Welford(), "std")
+    first = doubles(batch.skill)[:, :1]
+    assert 10 < (first > 0.5).sum() < 30
+    expected = particles + 4 * np.maximum(2 * first - 1, 0) * np.diagonal(pointed(objective, batch))[:, None]
     np.testing.assert_allclose(objective.reward(batch).numpy(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_distinct_preset_only_explores_at_first() -> None:
+    distinct, plain = cic(**CIC.presets["distinct"] | {"knn": 5}), cic(normaliser="std", knn=5)
+    plain.load_state_dict({name: value for name, value in distinct.state_dict().items() if "pointing" not in name})
+    batch = batch_of(20)
+    for progress, as_plain in ((0.0, True), (0.59, True), (0.6, False), (1.0, False)):
+        distinct.progress = progress
+        assert torch.equal(distinct.reward(batch), plain.reward(batch)) == as_plain, progress
+
+
+def test_where_skills_point_is_learned_beside_the_embedding_not_into_it() -> None:
+    distinct, plain = cic(**CIC.presets["distinct"]), cic(normaliser="std")
+    plain.load_state_dict({name: value for name, value in distinct.state_dict().items() if "pointing" not in name})
+    batch = batch_of(16)
+    ours, theirs = gradients(distinct, batch), gradients(plain, batch)
+    assert {name: value for name, value in ours.items() if "pointing" not in name} == theirs
+    assert any(value for name, value in ours.items() if "pointing" in name)
+    expected = released_loss(cosines(weights_of(distinct), batch)) + released_loss(pointed(distinct, batch))
+    assert distinct.loss(batch)[0].item() == pytest.approx(expected, rel=1e-4)

@@ -286,12 +286,14 @@ class Demanding(Objective):
         super().__init__(spaces, hidden, options)
         self.weight = nn.Parameter(torch.ones(()))
         self.batches: list[Batch] = []
+        self.told: list[float] = []
 
     def loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         self.batches.append(batch)
         return self.weight.square(), {"representation/loss": self.weight.detach().square()}
 
     def reward(self, batch: Batch) -> Tensor:
+        self.told.append(self.progress)
         return torch.ones_like(batch.reward)
 
 
@@ -307,6 +309,8 @@ def test_the_loop_provides_what_an_objective_needs(tmp_path: Path, monkeypatch: 
     assert isinstance(objective, Demanding)
     assert len(objective.batches) == 3 * loop.updates > 0
     assert (loop.replay.nstep, config.learning.nstep) == (1, 3)
+    assert objective.told == sorted(objective.told)
+    assert {round(120 * told, 9) for told in objective.told} <= set(range(config.warmup, 121, 2)), "steps of 120"
     for batch in objective.batches:
         shapes = {name: tuple(extra.shape[1:]) for name, extra in batch.extras.items()}
         points = {

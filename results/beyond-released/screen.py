@@ -24,7 +24,7 @@ from cic.training.diagnosis import diagnose
 LOG, EXPLAINED = (Path(__file__).with_name(name) for name in ("screening.jsonl", "explained.jsonl"))
 SIMILARITY: dict[str, Any] = {"reward": "similarity", "skill_dim": 8}
 RAW = {**SIMILARITY, "projection": False}
-SPHERE = {**RAW, "skill_space": "sphere"}
+SPHERE = {**RAW, "skill_space": "sphere"}  # an option until d4f555d
 VARIANTS: dict[str, dict[str, Any]] = {
     "entropy alone": {},
     "projected": SIMILARITY,

@@ -3,6 +3,9 @@
 python results/laptop-scale/explore.py RUNS walker 100 eight:default eight:early …  # pre-training:finetuning
 python results/laptop-scale/explore.py --table
 
+Not here any more: sphere… in the log, the preset `distinct` as it was at d4f555d, and direction…, trials on the way to
+what it is (results/beyond-released says what they were).
+
 Each finished finetuning adds a line to log.jsonl beside this file: its curve, and the CPU time of both phases, measured
 beside whatever else ran. What is there is not run again.
 """
@@ -26,7 +29,6 @@ TASKS = {"walker": ("stand", "walk", "run", "flip"), "quadruped": ("stand", "wal
 LIBRARY = {"library": 64, "library_starts": 3, "library_steps": 250}  # 48,000 steps without updates
 EIGHT = {"num_envs": 8, "update_every": 8, "steps": 248_000, "normaliser": "std", **LIBRARY}
 LAPTOP = {"steps": 250_000, "update_every": 8}  # the scale as it was then: 25k updates, then 40 skills from five starts
-EVERY = {"preset": "distinct", "reward_weighting": "constant", "reward_weight": 1.0}  # all skills point
 PRETRAIN: dict[str, dict[str, Any]] = {
     "none": {},  # from scratch
     "one": {"num_envs": 1, "update_every": 2, "steps": 100_000, "normaliser": "std", "library": 0},  # laptop as it was
@@ -42,10 +44,7 @@ PRETRAIN: dict[str, dict[str, Any]] = {
     "laptop-more-data": {"steps": 850_000, "update_every": 32},  # and on four times
     "laptop-disc": {**LAPTOP, "reward": "discriminator"},
     "laptop-disc-tenth": {**LAPTOP, "reward": "discriminator", "reward_weight": 0.1},
-    "distinct-narrow": {**EVERY, "embedding": 8},
-    "distinct-every": EVERY,
     "distinct": {"preset": "distinct"},
-    "distinct-half": {"preset": "distinct", "reward_weight": 1.5},
     "released": {"normaliser": "variance", "library": 0},
 }
 PLAIN = {"prior_data": 0.0}  # none of them but the last learned from what pre-training saw

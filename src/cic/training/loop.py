@@ -154,6 +154,8 @@ class Loop:
 
     def _update(self, count: int) -> tuple[Metrics, Batch | None]:
         metrics, batch = {}, None
+        if self.phase.intrinsic:
+            self.agent.objective.progress = self.step / self.config.steps
         for _ in range(count):
             batches = [self._sample() for _ in range(self.needs.batches)]
             metrics = self.agent.update(*batches, intrinsic=self.phase.intrinsic, actor=self.phase.moves_actor())

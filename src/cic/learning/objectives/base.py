@@ -153,6 +153,8 @@ class Objective(nn.Module):
     and `run` (at the scale `paper` alone, such as `update_every`)."""
     scales: ClassVar[dict[str, dict[str, Any]]] = {}
     """Options whose default depends on the scale, usually through its batch size."""
+    progress: float = 1.0
+    """How much of the pre-training is done, told before each update: what a schedule follows."""
 
     def __init__(self, spaces: Spaces, hidden: int, options: Any) -> None:
         super().__init__()

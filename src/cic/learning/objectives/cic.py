@@ -30,6 +30,8 @@ from cic.learning.networks import mlp, orthogonal_init
 from cic.learning.objectives.base import Objective, SkillSpace, register
 from cic.learning.particles import RunningStatistics, effective_rank, knn_distances
 
+DIRECTIONS = 8  # numbers of a skill that name a direction
+
 
 @dataclass(frozen=True)
 class CICOptions:
@@ -41,20 +43,19 @@ class CICOptions:
     """log(1 + mean normalised distance), or the text's mean log distance."""
     normaliser: Literal["variance", "std", "mean", "none"] = "variance"
     """Running statistic that divides the distances of the released particle reward."""
-    reward: Literal["entropy", "discriminator", "similarity", "uncertainty"] = "entropy"
-    """The term added to the entropy: nothing, log q(τ|z), cosine similarity, or an ensemble's disagreement."""
+    reward: Literal["entropy", "discriminator", "similarity", "uncertainty", "direction"] = "entropy"
+    """The term added to the entropy: nothing, log q(τ|z), cosine similarity, an ensemble's disagreement, or for half of
+    the skills the cosine with the direction that their first numbers name."""
     reward_weight: float = 1.0
     """Weight of that term."""
-    reward_weighting: Literal["constant", "skill"] = "constant"
-    """skill: that weight times the skill's first number, or 0 where it is negative; such skills only explore."""
+    reward_from: float = 0.0
+    """Share of the pre-training after which that term is paid; before it, entropy alone."""
     representation: bool = True
     """Learn the representation; off leaves the encoders as they were initialised."""
     entropy: bool = True
     """Reward entropy; off leaves only the added term (log q(τ|z) if `reward` names none)."""
     projection: bool = True
     """Encode skills before contrasting them; off contrasts the raw skill."""
-    skill_space: Literal["box", "sphere"] = "box"
-    """Skills are uniform in [0, 1]^d, as released, or on the unit sphere."""
     skill_dim: int = 64
     """Dimensions of a skill."""
     embedding: int | None = None
@@ -74,6 +75,7 @@ class CICOptions:
         require(self.skill_dim >= 1, f"skill_dim must be at least 1, not {self.skill_dim}")
         require(self.temperature >= 0.02, f"temperature must be at least 0.02, not {self.temperature}")
         require(0 < self.reward_weight < math.inf, f"reward_weight must be positive, not {self.reward_weight}")
+        require(0 <= self.reward_from < 1, f"reward_from must lie in [0, 1), not at {self.reward_from}")
         require(self.knn >= 1, f"knn must be at least 1, not {self.knn}")
         require(self.skill_every >= 1, f"skill_every must be at least 1, not {self.skill_every}")
         require(self.ensemble >= 2, f"ensemble must be at least 2, not {self.ensemble}")
@@ -107,15 +109,11 @@ class CIC(Objective):
             "particle_reward": "paper",
             "encode_policy": True,
         },
-        "distinct": {  # half of the skills go where they point, the other half only explores
+        "distinct": {  # explore first; then half of the skills go where they point
             "normaliser": "std",
-            "reward": "similarity",
-            "reward_weight": 3.0,
-            "reward_weighting": "skill",
-            "projection": False,
-            "skill_space": "sphere",
-            "skill_dim": 8,
-            "embedding": 64,
+            "reward": "direction",
+            "reward_weight": 4.0,
+            "reward_from": 0.6,
         },
     }
     scales: ClassVar[dict[str, dict[str, Any]]] = {
@@ -132,12 +130,17 @@ class CIC(Objective):
         members = [Discriminator(options.skill_dim, self.width, hidden, options.projection) for _ in range(count)]
         self.discriminator = members[0]  # the one that everything but the uncertainty reward uses
         self.others = nn.ModuleList(members[1:])
+        self.pointing = (
+            mlp(2 * self.width, hidden, hidden, min(DIRECTIONS, options.skill_dim))
+            if options.reward == "direction"
+            else None
+        )
         self.statistics = RunningStatistics()
         self.apply(orthogonal_init)
 
     @property
     def skills(self) -> SkillSpace:
-        return SkillSpace(self.options.skill_space, self.options.skill_dim, self.options.skill_every)
+        return SkillSpace("box", self.options.skill_dim, self.options.skill_every)
 
     # ---- representation ----------------------------------------------------------------------------------------
 
@@ -152,9 +155,20 @@ class CIC(Objective):
         pairs = (member(transition, batch.skill) for member in (self.discriminator, *self.others))
         return [query @ key.T for query, key in pairs]
 
+    def _directions(self, batch: Batch) -> Tensor:
+        """(B, B) cosines of the direction that skill i names, its first numbers seen from 1/2, and where transition j
+        leads. The embeddings are held fixed: what the entropy measures is learned from the projected skill alone."""
+        assert self.pointing is not None
+        with torch.no_grad():
+            transition = self._transition(batch)
+        key = self.pointing(transition)
+        return F.normalize(2 * batch.skill[:, : key.shape[1]] - 1, dim=1) @ F.normalize(key, dim=1).T
+
     def loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         losses = [self._contrast(similarity) for similarity in self._similarities(batch)]
         loss = torch.stack(losses).mean() if len(losses) > 1 else losses[0]
+        if self.pointing is not None:
+            loss = loss + self._contrast(self._directions(batch))
         return loss, {"representation/loss": loss.detach()}
 
     def _contrast(self, similarity: Tensor) -> Tensor:
@@ -175,12 +189,14 @@ class CIC(Objective):
         if not self.options.entropy and term == "entropy":
             term = "discriminator"
         reward = self._entropy(batch) if self.options.entropy else torch.zeros_like(batch.reward)
-        if term == "entropy":
+        if term == "entropy" or self.progress < self.options.reward_from:
             return reward
-        added = self.options.reward_weight * self._added(term, self._similarities(batch))
-        return reward + (added * batch.skill[:, :1].clamp(min=0) if self.options.reward_weighting == "skill" else added)
+        return reward + self.options.reward_weight * self._added(term, batch)
 
-    def _added(self, term: str, similarities: list[Tensor]) -> Tensor:
+    def _added(self, term: str, batch: Batch) -> Tensor:
+        if term == "direction":  # a skill whose first number is below 1/2 only explores
+            return self._directions(batch).diagonal()[:, None] * (2 * batch.skill[:, :1] - 1).clamp(min=0)
+        similarities = self._similarities(batch)
         if term == "similarity":
             return similarities[0].diagonal()[:, None]
         logits = [similarity / self.options.temperature for similarity in similarities]
