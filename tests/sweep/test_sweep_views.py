@@ -17,8 +17,9 @@ from make_plans import make_job, tiny_plan
 from rich.console import Console
 
 from cic.core.errors import UserError
+from cic.sweep import cost
 from cic.sweep.completion import complete_configs, make_jobs
-from cic.sweep.cost import estimate
+from cic.sweep.cost import Measured, estimate
 from cic.sweep.jobs import read_jobs, write_jobs
 from cic.sweep.leases import take
 from cic.sweep.run import Means, run_plan
@@ -92,9 +93,9 @@ def test_the_cost_is_measured_once_per_shape_and_the_disk_is_right(tmp_path: Pat
     plan = tiny_plan(seeds=3, tasks="gridworld")
     jobs, configs = make_jobs(plan), complete_configs(plan)
     said: list[str] = []
-    cost = estimate(jobs, {job.folder: configs[job.name] for job in jobs}, said.append)
+    found = estimate(jobs, {job.folder: configs[job.name] for job in jobs}, said.append)
     assert said == ["timing pretrain of cic in gridworld", "timing finetune of cic in gridworld"]
-    assert all(cost.seconds[job.folder] > 0 for job in jobs)
+    assert all(found.seconds[job.folder] > 0 for job in jobs)
     small = tiny_plan(seeds=1)
     few = [job for job in jobs if job.name in {entry.name for entry in small.runs}]
     expected = estimate(few, {job.folder: configs[job.name] for job in few}).disk
@@ -102,6 +103,23 @@ def test_the_cost_is_measured_once_per_shape_and_the_disk_is_right(tmp_path: Pat
     kept = [path for path in tmp_path.glob("*/*/**/*.safetensors") if path.parts[-2] != "tensorboard"]
     actual = sum(path.stat().st_size for path in kept)
     assert 0.6 < expected / actual < 1.6  # finetunings are timed without skills, so their networks are a little smaller
+
+
+@pytest.mark.parametrize(("steps", "held", "copied"), [(120, 1_000, 120), (120, 100, 100), (9e5, 1e6, 300_000)])
+def test_the_steps_that_a_finetuning_copies_are_counted_as_disk(
+    steps: float, held: float, copied: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    each = Measured(plain=1, learning=1, weights=1, checkpoint=1, replay=7)
+    monkeypatch.setattr(cost, "measure", lambda config: each)
+    disk = {}
+    for share in (0, 0.5):
+        more = (f"finetune.prior_data={share}", f"pretrain.steps={steps:.0f}", f"pretrain.replay={held:.0f}")
+        plan = tiny_plan(seeds=2, tasks="gridworld", more=more)
+        jobs, configs = make_jobs(plan), complete_configs(plan)
+        disk[share] = estimate(jobs, {job.folder: configs[job.name] for job in jobs}).disk
+    finetunings = sum(job.kind == "finetune" for job in jobs)
+    assert finetunings >= 2
+    assert disk[0.5] - disk[0] == finetunings * 7 * copied
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from cic.core.config import to_dict
 from cic.sweep.jobs import Job
 from cic.sweep.simulation import critical_path, simulate
 from cic.sweep.table import duration
+from cic.training.prior import LATEST
 from cic.training.settings import FinetuneSettings, LoopConfig, PretrainConfig
 
 WORKERS = (1, 8, 64, 512)
@@ -59,11 +60,11 @@ class Measured:
         idle = min(config.warmup + _ending(config), config.steps)  # steps that bring no update
         return idle * self.plain + (config.steps - idle) * self.learning + _evaluation_steps(config) * self.plain
 
-    def bytes(self, config: LoopConfig[Any]) -> float:
-        """On disk at the end: two checkpoints, and the milestones or what was inherited."""
+    def bytes(self, config: LoopConfig[Any], prior: int) -> float:
+        """On disk at the end: two checkpoints, and the milestones or what was inherited, so many steps of it."""
         kept = self.replay * min(config.steps, config.replay)
         others = len([step for step in getattr(config, "milestones", (0,)) if step <= config.steps])
-        return 2 * (self.checkpoint + kept) + others * self.weights
+        return 2 * (self.checkpoint + kept) + others * self.weights + self.replay * prior
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def estimate(
             say(f"timing {job.kind} of {job.method} in {job.domain}")
             shapes[shape] = measure(config)
         seconds[job.folder] = shapes[shape].seconds(config)
-        disk += shapes[shape].bytes(config)
+        disk += shapes[shape].bytes(config, _prior_steps(config, configs.get(job.source or "")))
     return Cost(jobs, seconds, disk)
 
 
@@ -176,6 +177,13 @@ def _ending(config: LoopConfig[Any]) -> int:
     if isinstance(config, PretrainConfig):
         return config.library_skills * config.library_starts * config.library_steps
     return config.check_steps if isinstance(config, FinetuneSettings) else 0
+
+
+def _prior_steps(config: LoopConfig[Any], before: LoopConfig[Any] | None) -> int:
+    """Steps of its pre-training that a finetuning copies."""
+    if not isinstance(config, FinetuneSettings) or before is None or config.prior_data == 0:
+        return 0
+    return min(LATEST, before.steps, before.replay)
 
 
 def _evaluation_steps(config: LoopConfig[Any]) -> float:
