@@ -322,6 +322,7 @@ def test_running_statistic_travels_with_the_module() -> None:
         {"knn": 0},
         {"reward_from": -0.1},
         {"reward_from": 1.0},
+        {"reward_from": 0.5, "entropy": False},
         {"skill_every": 0},
         {"ensemble": 1},
     ],

@@ -32,11 +32,10 @@ def test_ctrl_c_in_the_first_second_is_one_line(delay: float, tmp_path: Path) ->
         time.sleep(delay)
         process.send_signal(signal.SIGINT)
         try:
-            _, said = process.communicate(timeout=30)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGINT)
             _, said = process.communicate(timeout=60)
-            assert delay < 0.2, "only Python's own start may lose one, then another ends it"
+        except subprocess.TimeoutExpired:
+            process.kill()  # else it would train on to its end, and the test with it
+            raise
     if "Traceback" in said:  # Python's own: it ends by the signal then
         assert not re.search(r'cli\.py", line \d+, in main', said), "only before anything of ours runs"
         return

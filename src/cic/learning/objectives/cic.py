@@ -76,6 +76,9 @@ class CICOptions:
         require(self.temperature >= 0.02, f"temperature must be at least 0.02, not {self.temperature}")
         require(0 < self.reward_weight < math.inf, f"reward_weight must be positive, not {self.reward_weight}")
         require(0 <= self.reward_from < 1, f"reward_from must lie in [0, 1), not at {self.reward_from}")
+        require(
+            self.entropy or not self.reward_from, "without the entropy nothing is paid before reward_from: drop one"
+        )
         require(self.knn >= 1, f"knn must be at least 1, not {self.knn}")
         require(self.skill_every >= 1, f"skill_every must be at least 1, not {self.skill_every}")
         require(self.ensemble >= 2, f"ensemble must be at least 2, not {self.ensemble}")
