@@ -1,0 +1,90 @@
+"""What a pre-training saw of the tasks, and whether what it is finetuned to follows from that.
+
+python results/main-laptop/seen.py RUN …          # of finished pre-trainings, with their replay; into seen.jsonl
+python results/main-laptop/seen.py --table DOMAIN  # beside the finetuned scores of the runs that are here
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load_file
+from scipy.stats import spearmanr
+
+from cic.core.published import experts
+from cic.envs.catalogue import DOMAINS
+
+HERE = Path(__file__).parent
+WINDOW = 50  # steps
+
+
+def seen(run: Path) -> dict[str, object]:
+    """The tasks' mean rewards, those of the best hundredth of all windows, and the share of actions at their bounds."""
+    config = json.loads((run / "config.json").read_text())["config"]
+    replay = load_file(max((run / "checkpoints").iterdir()) / "replay.safetensors")
+    paid = replay["task_rewards"]  # (copies, records, tasks)
+    copies, records, tasks = paid.shape
+    whole = records // WINDOW
+    windows = paid[:, : whole * WINDOW].reshape(copies * whole, WINDOW, tasks).mean(axis=1)
+    best = np.sort(windows, axis=0)[-(len(windows) // 100) :].mean(axis=0)
+    names = DOMAINS[config["domain"]].tasks
+
+    def by_task(rewards: np.ndarray) -> dict[str, float]:
+        return {name: round(float(reward), 3) for name, reward in zip(names, rewards, strict=True)}
+
+    return {
+        "objective": config["objective"],
+        "domain": config["domain"],
+        "seed": config["seed"],
+        "mean": by_task(paid.mean(axis=(0, 1))),
+        "best": by_task(best),
+        "at_bounds": round(float((np.abs(replay["action"]) > 0.99).mean()), 3),
+    }
+
+
+def scores(domain: str) -> dict[tuple[str, int], dict[str, float]]:
+    """(objective, seed) → task → the finetuned return, of the expert's."""
+    found: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
+    for run in sorted((HERE / "runs").glob(f"finetune-*-{domain}-*")):
+        config = json.loads((run / "config.json").read_text())["config"]
+        reached = json.loads((run / "result.json").read_text())["return"] / experts()[config["task"]]
+        found[config["objective"], config["seed"]][config["task"].partition("-")[2]] = reached
+    return found
+
+
+def table(domain: str) -> None:
+    reached = scores(domain)
+    lines = [json.loads(line) for line in (HERE / "seen.jsonl").read_text().splitlines()]
+    lines = [line for line in lines if line["domain"] == domain and (line["objective"], line["seed"]) in reached]
+    rows = defaultdict(list)
+    for line in lines:
+        of_mine = reached[line["objective"], line["seed"]]
+        rows[line["objective"]].append(
+            (
+                np.mean(list(of_mine.values())),
+                *(np.mean(list(line[of].values())) for of in ("mean", "best")),
+                line["at_bounds"],
+            )
+        )
+    print(
+        "| objective | finetuned | mean reward seen | best windows' | actions at their bounds |\n|---|---|---|---|---|"
+    )
+    for objective, values in sorted(rows.items(), key=lambda row: -np.mean(row[1], axis=0)[0]):
+        print(f"| {objective} | " + " | ".join(f"{value:.2f}" for value in np.mean(values, axis=0)) + " |")
+    points = np.array([point for values in rows.values() for point in values])
+    for name, column in (("mean reward", 1), ("best windows", 2), ("actions at their bounds", 3)):
+        rho, p = spearmanr(points[:, 0], points[:, column])
+        print(f"rho of the score with the {name}: {rho:.2f} (p {p:.3f}, {len(points)} pre-trainings)")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--table":
+        table(sys.argv[2])
+    else:
+        with (HERE / "seen.jsonl").open("a") as file:
+            for given in sys.argv[1:]:
+                file.write(json.dumps(seen(Path(given))) + "\n")
