@@ -11,7 +11,9 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import mujoco
@@ -27,6 +29,7 @@ from cic.envs.suite.domain import suite_file
 from cic.experiments import beyond, listing, reproduction
 from cic.experiments.base import SCALES, Found, Member, Setup, tasks_of
 from cic.experiments.behaviour import kept_file, read_picture
+from cic.experiments.folder import Folder
 from cic.experiments.measuring import measure, read_measured
 from cic.experiments.paper import NAMES, flow, gridworld, static
 from cic.experiments.plans import merged, planned
@@ -511,6 +514,26 @@ def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path, capsys
     assert cli.main([*GRIDWORLD, str(tmp_path)]) == 2
     assert "holds something else than experiments" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_commands_that_begin_together_share_a_folder(tmp_path: Path) -> None:
+    """Each makes the folder, and writes what was asked of it: all of it succeeds, and what is there is whole."""
+    experiment, together = get_experiment("gridworld"), Barrier(6)
+
+    def command(seed: int) -> None:
+        setup = Setup("smoke", (seed,))
+        plan = planned(experiment, setup)
+        together.wait()
+        for _ in range(20):
+            folder = Folder(tmp_path / "out")
+            folder.prepare("smoke")
+            folder.remember(experiment.name, setup, plan)
+            assert folder.recall(experiment.name) is not None
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(command, range(6)))
+    left = sorted(path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*"))
+    assert left == [".lock", "gridworld", "gridworld/setup.json", "reproduce.json", "runs"]
 
 
 def test_drawing_what_was_not_run(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:

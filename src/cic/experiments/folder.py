@@ -8,7 +8,10 @@ index.html        all of them on one page
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from cic.runs.values import plain, read_object
 from cic.sweep.plan import Entry
 
 MARK = "reproduce.json"
+LOCK = ".lock"
 FORMAT = 1
 
 
@@ -29,22 +33,43 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path, self.runs = path, path / "runs"
-        if (path / MARK).exists():
-            found = read_object(path / MARK)
-            if isinstance(found, str) or found.get("format") != FORMAT:
-                raise UserError(f"{path / MARK} is damaged or of another version of cic: give another --out")
-            self.made: dict[str, Any] | None = found
-        else:
-            self.made = None
-            if path.exists() and (not path.is_dir() or any(path.iterdir())):
-                raise UserError(f"{path} holds something else than experiments: give --out a new folder")
+        self.made = self._read()
+        if self.made is None and path.exists() and (not path.is_dir() or any(map(_foreign, path.iterdir()))):
+            raise UserError(f"{path} holds something else than experiments: give --out a new folder")
 
     @property
     def scale(self) -> str | None:
         return None if self.made is None else str(self.made.get("scale"))
 
+    def _read(self) -> dict[str, Any] | None:
+        if not (self.path / MARK).exists():
+            return None
+        found = read_object(self.path / MARK)
+        if isinstance(found, str) or found.get("format") != FORMAT:
+            raise UserError(f"{self.path / MARK} is damaged or of another version of cic: give another --out")
+        return found
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Two commands may share a folder (a domain each, say): what both write, they write one after the other."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+        except OSError as error:
+            raise UserError(f"cannot write to {self.path}: {error.strerror}") from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
     def prepare(self, scale: str) -> None:
         """Before anything is run: only runs of this version and scale belong here."""
+        with self.held():
+            self.made = self._read()  # another command may have begun meanwhile
+            self._prepare(scale)
+
+    def _prepare(self, scale: str) -> None:
         if self.made is not None:
             version, other = plain(self.made.get("version")), plain(self.made.get("scale"))
             if (version, other) != (__version__, scale):
@@ -53,21 +78,19 @@ class Folder:
                     f"{scale}: give another --out, or --draw to draw what is there"
                 )
             return
-        try:
-            self.runs.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"cannot write to {self.path}: {error.strerror}") from None
         self.made = {"format": FORMAT, "version": __version__, "scale": scale}
-        write_json(self.path / MARK, self.made)
+        write_json(self.path / MARK, self.made)  # first, so that nobody takes a folder of runs for something else
+        self.runs.mkdir(exist_ok=True)
 
     def of(self, name: str) -> Path:
         return self.path / name
 
     def remember(self, name: str, setup: Setup, runs: Sequence[Planned]) -> None:
         """What was asked of an experiment and the runs that it meant: a later version may name them otherwise."""
-        self.of(name).mkdir(parents=True, exist_ok=True)
         listed = [{"variant": run.variant, **to_dict(run.entry)} for run in runs]
-        write_json(self.of(name) / "setup.json", setup.to_dict() | {"runs": listed})
+        with self.held():
+            self.of(name).mkdir(exist_ok=True)
+            write_json(self.of(name) / "setup.json", setup.to_dict() | {"runs": listed})
 
     def recall(self, name: str) -> tuple[Setup, list[Planned]] | None:
         """What `remember` wrote; None if nothing was asked here."""
@@ -82,6 +105,11 @@ class Folder:
             return from_dict(Setup, found, str(path)), runs
         except (KeyError, TypeError, ValueError, AttributeError):
             raise UserError(f"{path} is damaged: run the experiment again") from None
+
+
+def _foreign(path: Path) -> bool:
+    """Not what a command that begins in this moment makes first."""
+    return path.name not in (LOCK, f".{MARK}.part")
 
 
 def _planned(run: Any) -> Planned:

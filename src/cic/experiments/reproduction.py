@@ -118,7 +118,8 @@ def _draw(
     _note_gaps(found)
     outcome = _outcome(experiment, found)
     drawn = Drawn(experiment, setup, found, outcome)
-    _write(drawn, folder.of(experiment.name))
+    with folder.held():
+        _write(drawn, folder.of(experiment.name))
     return drawn
 
 
@@ -205,7 +206,8 @@ def _finish(drawn: Sequence[Drawn], folder: Folder, name: str) -> int:
         for notice in one.found.notices:
             print(f"cic: note: {notice}", file=sys.stderr)
     page = folder.path / "index.html" if name == ALL else folder.of(name) / "page.html"
-    write_page(page, drawn)
+    with folder.held():
+        write_page(page, drawn)
     print(f"{page}: {many(len(drawn), 'experiment')}")
     whole = all(one.outcome.plots and all(member.done for member in one.found.members) for one in drawn)
     return 0 if whole else 1
