@@ -1,6 +1,6 @@
 """How well a finetuning told the rewards of its prior data: their correlation with what the task would have paid.
 
-python results/main-laptop/regressed.py RUNS METHOD …   # of walker's finished runs, with their replays and checkpoints
+python results/main-laptop/regressed.py RUNS DOMAIN METHOD …   # of finished runs, with their replays and checkpoints
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from cic.training.prior import LATEST
 
 def correlation(finetuned: Path, pretrained: Path) -> float:
     replay = load_file(max((pretrained / "checkpoints").iterdir()) / "replay.safetensors")
-    task = json.loads((finetuned / "config.json").read_text())["config"]["task"].partition("-")[2]
+    domain, _, task = json.loads((finetuned / "config.json").read_text())["config"]["task"].partition("-")
     copies, filled = replay["obs"].shape[:2]
     paid, inside = [], []
     for copy, written in enumerate(map(int, replay["written"])):
         order = np.arange(max(written - min(filled, -(-LATEST // copies)), 0), written) % filled
-        paid.append(replay["task_rewards"][copy, order, DOMAINS["walker"].tasks.index(task)])
+        paid.append(replay["task_rewards"][copy, order, DOMAINS[domain].tasks.index(task)])
         inside.append((replay["skill_id"][copy, order] >= 0) & (order != order[-1]))
     told = load_file(max((finetuned / "checkpoints").iterdir()) / "phase.safetensors")["prior_reward"]
     known = np.concatenate(inside)
@@ -31,9 +31,9 @@ def correlation(finetuned: Path, pretrained: Path) -> float:
 
 
 if __name__ == "__main__":
-    runs = Path(sys.argv[1])
-    for method in sys.argv[2:]:
-        for run in sorted(runs.glob(f"finetune-{method}-walker-*")):
+    runs, domain = Path(sys.argv[1]), sys.argv[2]
+    for method in sys.argv[3:]:
+        for run in sorted(runs.glob(f"finetune-{method}-{domain}-*")):
             config = json.loads((run / "config.json").read_text())["config"]
             if config["prior_data"] and (run / "result.json").exists():
                 found = correlation(run, runs / Path(config["pretrained"]).name)

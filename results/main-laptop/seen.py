@@ -1,6 +1,6 @@
 """What a pre-training saw of the tasks, and whether what it is finetuned to follows from that.
 
-python results/main-laptop/seen.py RUN …          # of finished pre-trainings, with their replay; into seen.jsonl
+python results/main-laptop/seen.py RUN …          # of finished pre-trainings, with their replay; added to seen.jsonl
 python results/main-laptop/seen.py --table DOMAIN  # beside the finetuned scores of the runs that are here
 """
 
@@ -23,7 +23,8 @@ WINDOW = 50  # steps
 
 
 def seen(run: Path) -> dict[str, object]:
-    """The tasks' mean rewards, those of the best hundredth of all windows, and the share of actions at their bounds."""
+    """The tasks' mean rewards, those of the best hundredth of all windows, how often the body got up in an episode, and
+    the share of actions at their bounds."""
     config = json.loads((run / "config.json").read_text())["config"]
     replay = load_file(max((run / "checkpoints").iterdir()) / "replay.safetensors")
     paid = replay["task_rewards"]  # (copies, records, tasks)
@@ -42,8 +43,19 @@ def seen(run: Path) -> dict[str, object]:
         "seed": config["seed"],
         "mean": by_task(paid.mean(axis=(0, 1))),
         "best": by_task(best),
+        "rises": round(rises(paid[..., names.index("stand")], replay["skill_id"] < 0), 3),
         "at_bounds": round(float((np.abs(replay["action"]) > 0.99).mean()), 3),
     }
+
+
+def rises(stand: np.ndarray, begins: np.ndarray) -> float:
+    """From a reward of less than 0.1 for standing to more than 0.9, times per episode."""
+    posture = np.where(begins, 0, (stand > 0.9).astype(int) - (stand < 0.1))
+    count = 0
+    for copy, first in zip(posture, begins, strict=True):
+        known = copy[first | (copy != 0)]  # the start of an episode is 0, so that no pair spans two
+        count += int(((known[:-1] == -1) & (known[1:] == 1)).sum())
+    return count / int(begins.sum())
 
 
 def scores(domain: str) -> dict[tuple[str, int], dict[str, float]]:
@@ -67,16 +79,16 @@ def table(domain: str) -> None:
             (
                 np.mean(list(of_mine.values())),
                 *(np.mean(list(line[of].values())) for of in ("mean", "best")),
+                line["rises"],
                 line["at_bounds"],
             )
         )
-    print(
-        "| objective | finetuned | mean reward seen | best windows' | actions at their bounds |\n|---|---|---|---|---|"
-    )
+    columns = ("mean reward seen", "best windows'", "times got up", "actions at their bounds")
+    print(f"| objective | finetuned | {' | '.join(columns)} |\n" + "|---" * 6 + "|")
     for objective, values in sorted(rows.items(), key=lambda row: -np.mean(row[1], axis=0)[0]):
         print(f"| {objective} | " + " | ".join(f"{value:.2f}" for value in np.mean(values, axis=0)) + " |")
     points = np.array([point for values in rows.values() for point in values])
-    for name, column in (("mean reward", 1), ("best windows", 2), ("actions at their bounds", 3)):
+    for column, name in enumerate(columns, 1):
         rho, p = spearmanr(points[:, 0], points[:, column])
         print(f"rho of the score with the {name}: {rho:.2f} (p {p:.3f}, {len(points)} pre-trainings)")
 
