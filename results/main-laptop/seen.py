@@ -48,14 +48,14 @@ def seen(run: Path) -> dict[str, object]:
     }
 
 
-def rises(stand: np.ndarray, begins: np.ndarray) -> float:
+def rises(stand: np.ndarray, ends: np.ndarray) -> float:
     """From a reward of less than 0.1 for standing to more than 0.9, times per episode."""
-    posture = np.where(begins, 0, (stand > 0.9).astype(int) - (stand < 0.1))
+    posture = np.where(ends, 0, (stand > 0.9).astype(int) - (stand < 0.1))
     count = 0
-    for copy, first in zip(posture, begins, strict=True):
-        known = copy[first | (copy != 0)]  # the start of an episode is 0, so that no pair spans two
+    for copy, last in zip(posture, ends, strict=True):
+        known = copy[last | (copy != 0)]  # the end of an episode is 0, so that no pair spans two
         count += int(((known[:-1] == -1) & (known[1:] == 1)).sum())
-    return count / int(begins.sum())
+    return count / int(ends.sum())
 
 
 def scores(domain: str) -> dict[tuple[str, int], dict[str, float]]:
