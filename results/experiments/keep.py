@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image
 
 OF_A_RUN = ("config.json", "metrics.jsonl", "result.json", "trials.json")
-OF_AN_EXPERIMENT = (".png", ".csv", ".md", ".json")
+OF_AN_EXPERIMENT = (".png", ".csv", ".md", ".json", ".html")
 PAUSE = 60  # seconds between two records of a run that was stopped and resumed
 
 
