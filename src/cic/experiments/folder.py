@@ -33,8 +33,9 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path, self.runs = path, path / "runs"
-        self.made = self._read()
-        if self.made is None and path.exists() and (not path.is_dir() or any(map(_foreign, path.iterdir()))):
+        foreign = path.exists() and (not path.is_dir() or any(map(_foreign, path.iterdir())))
+        self.made = self._read()  # after looking: a command that begins meanwhile writes the mark before anything else
+        if self.made is None and foreign:
             raise UserError(f"{path} holds something else than experiments: give --out a new folder")
 
     @property
