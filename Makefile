@@ -52,7 +52,7 @@ bench: $(STAMP)  ## speed of environments and updates against their floors
 	$(BIN)/python -m benchmarks
 
 generated: $(STAMP) ## write anew what is made from the code: the table behind --help, the API page, the quickstart's output
-	$(BIN)/python -m cic.commandline.settings
+	$(BIN)/python -m cic.commandline.settings_table
 	$(BIN)/python docs/make_reference.py
 	$(BIN)/python docs/run_quickstart.py
 

@@ -17,9 +17,9 @@ import torch
 from benchmarks.floor import Product, flops, interleave, make_floor, record
 from cic.core.types import Batch, Spaces
 from cic.learning.agent import build_agent
-from cic.learning.descent import Adam, Descent
 from cic.learning.learners.ddpg import DDPGConfig
 from cic.learning.objectives import Objective, get_objective, objectives
+from cic.learning.optim import Adam, Descent
 
 WALKER = Spaces(obs=24, action=6)
 

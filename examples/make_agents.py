@@ -21,8 +21,8 @@ import numpy as np
 import torch
 
 from cic.report.skills import compare
+from cic.runs.bundled import FOLDER
 from cic.runs.folder import Run
-from cic.runs.shipped import FOLDER
 from cic.runs.storage import write_folder, write_json
 
 # 100,000 steps of learning (point_mass: 50,000), then 64 skills for 250 steps each without updates: the library

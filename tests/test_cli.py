@@ -613,7 +613,7 @@ def test_a_full_disk_stops_the_run_cleanly_and_it_can_be_resumed(
 
 
 @pytest.mark.parametrize(
-    "writer", ["cic.runs.storage.save_arrays", "cic.runs.lines.LineLog.write", "cic.runs.storage.os.fsync"]
+    "writer", ["cic.runs.storage.save_arrays", "cic.runs.jsonl_log.LineLog.write", "cic.runs.storage.os.fsync"]
 )
 def test_no_space_left_for_any_kind_of_file(
     unfinished: Path, skills: Path, writer: str, monkeypatch: pytest.MonkeyPatch, mistake: Callable[..., str]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from cic.core.types import Metrics
-from cic.learning.descent import Adam, Descent
+from cic.learning.optim import Adam, Descent
 
 
 def network() -> nn.Sequential:

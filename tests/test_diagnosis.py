@@ -16,7 +16,7 @@ from cic.core.types import Spaces
 from cic.learning.agent import build_agent
 from cic.learning.learners import get_learner
 from cic.learning.objectives import get_objective
-from cic.training.diagnosis import BEHAVIOUR, Diagnosis, Share, diagnose, explained, share_of
+from cic.training.skill_variance import BEHAVIOUR, Diagnosis, Share, diagnose, explained, share_of
 
 
 def drawn(share: float, skills: int, starts: int, dim: int = 1, seed: int = 0) -> np.ndarray:

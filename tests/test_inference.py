@@ -25,7 +25,7 @@ from cic.learning.learners import get_learner
 from cic.learning.objectives import get_objective
 from cic.learning.replay import Replay
 from cic.training.evaluation import plane_cells
-from cic.training.inference import Labelled, fresh_states, infer_skill, reach_goals, replayed_states
+from cic.training.zero_shot import Labelled, fresh_states, infer_skill, reach_goals, replayed_states
 
 SMALL: dict[str, Any] = {"scale": "smoke", "hidden": 16, "batch": 16, "warmup": 60, "quiet": True}
 TASKS = envs.domains()["gridworld"].tasks

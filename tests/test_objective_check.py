@@ -13,9 +13,9 @@ from fakes import make_loop, pretrain_config
 import cic
 from cic.core.errors import UserError
 from cic.core.types import Batch, Needs, Spaces
-from cic.learning.contract import check_contract
 from cic.learning.networks import mlp
 from cic.learning.objectives import Objective, SkillSpace, base, get_objective, objectives
+from cic.learning.validate import check_contract
 from cic.training.loop import Diverged
 
 SMALL: dict[str, Any] = {"scale": "smoke", "hidden": 8, "batch": 8, "quiet": True}

@@ -16,8 +16,8 @@ from cic.core.errors import UserError
 from cic.core.types import Spaces
 from cic.learning.replay import Replay
 from cic.runs.folder import Run
-from cic.training import prior
-from cic.training.prior import Prior, experienced
+from cic.training import relabelled_replay
+from cic.training.relabelled_replay import Prior, experienced
 from cic.training.settings import finetune_defaults
 
 GAMMA = 0.9
@@ -71,7 +71,7 @@ def test_only_what_happened_is_sampled_and_all_of_it(
 
 
 def test_of_a_long_life_the_latest_steps_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prior, "LATEST", 20)
+    monkeypatch.setattr(relabelled_replay, "LATEST", 20)
     steps = experienced(lived([[7], [5]], 100, False).state())
     whole = lived([[7], [5]], 100, False)
     assert len(steps["obs"]) <= 20
@@ -138,7 +138,7 @@ def test_steps_that_do_not_fit_are_refused(change: str) -> None:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prior, "UPDATES", 5)
+    monkeypatch.setattr(relabelled_replay, "UPDATES", 5)
 
 
 # ---- in a finetuning -------------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ import pytest
 import cic
 from cic.cli import main
 from cic.core.errors import UserError
+from cic.runs.bundled import FOLDER, shipped
 from cic.runs.folder import Run
-from cic.runs.shipped import FOLDER, shipped
 from cic.training.library import checked
 
 EXAMPLES = Path(__file__).parent.parent / "examples"

@@ -40,7 +40,7 @@ def short_regressions() -> Iterator[None]:
     """A search asks for hundreds of them here, and whether they are any good does not matter."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("cic.training.library.UPDATES", 3)
-        patch.setattr("cic.training.prior.UPDATES", 3)
+        patch.setattr("cic.training.relabelled_replay.UPDATES", 3)
         yield
 
 

@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 
 from cic.core.errors import UserError
 from cic.runs import storage
-from cic.runs.lines import LineLog
+from cic.runs.jsonl_log import LineLog
 from cic.runs.storage import (
     Damaged,
     DiskError,

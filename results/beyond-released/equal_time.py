@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import trim_mean
 
-from cic.core.published import experts
+from cic.core.paper_scores import experts
 
 HERE = Path(__file__).parent
 NAMES = {("entropy", 0.0): "released", ("entropy", 0.5): "released, prior data", ("direction", 0.5): "distinct"}

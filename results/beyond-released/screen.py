@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import cic
-from cic.training.diagnosis import diagnose
+from cic.training.skill_variance import diagnose
 
 LOG, EXPLAINED = (Path(__file__).with_name(name) for name in ("screening.jsonl", "explained.jsonl"))
 SIMILARITY: dict[str, Any] = {"reward": "similarity", "skill_dim": 8}

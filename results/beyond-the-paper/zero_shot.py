@@ -11,7 +11,7 @@ import cic
 from cic import envs
 from cic.runs.folder import Run
 from cic.training.evaluation import rollout
-from cic.training.inference import infer_skill, replayed_states
+from cic.training.zero_shot import infer_skill, replayed_states
 
 STATES, EPISODES, RANDOM = 5000, 10, 16
 

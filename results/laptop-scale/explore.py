@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 import cic
-from cic.core.published import experts
+from cic.core.paper_scores import experts
 
 LOG = Path(__file__).with_name("log.jsonl")
 TASKS = {"walker": ("stand", "walk", "run", "flip"), "quadruped": ("stand", "walk", "run", "jump")}

@@ -14,12 +14,12 @@ from typing import Any
 
 import cic
 from cic import api
-from cic.core.published import experts
+from cic.core.paper_scores import experts
 from cic.learning.agent import Agent
 from cic.runs.folder import Run
-from cic.training.opening import load_agent, make_agent
+from cic.training.loading import load_agent, make_agent
 from cic.training.phases import config_of, phase_of
-from cic.training.prior import experienced
+from cic.training.relabelled_replay import experienced
 
 LOG = Path(__file__).with_name("apart.jsonl")
 

@@ -18,7 +18,7 @@ from safetensors.numpy import load_file
 
 from cic.core.types import Batch
 from cic.runs.folder import Run
-from cic.training.opening import load_agent
+from cic.training.loading import load_agent
 from cic.training.phases import config_of
 
 LOG = Path(__file__).with_name("pays.jsonl")

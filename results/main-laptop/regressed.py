@@ -13,7 +13,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from cic.envs.catalogue import DOMAINS
-from cic.training.prior import LATEST
+from cic.training.relabelled_replay import LATEST
 
 
 def correlation(finetuned: Path, pretrained: Path) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 from safetensors.numpy import load_file
 from scipy.stats import spearmanr
 
-from cic.core.published import experts
+from cic.core.paper_scores import experts
 from cic.envs.catalogue import DOMAINS
 
 HERE = Path(__file__).parent

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cic.core.published import experts
+from cic.core.paper_scores import experts
 
 TASKS, STEPS = ("stand", "walk", "run", "flip"), (5_000, 10_000, 15_000, 20_000, 25_000, 30_000)
 

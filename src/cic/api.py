@@ -22,19 +22,18 @@ from cic.core.imports import imported
 from cic.core.types import Array
 from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent
-from cic.learning.contract import check_contract
 from cic.learning.objectives import NoOptions, get_objective
+from cic.learning.validate import check_contract
 from cic.runs.folder import Inheritance, Run
 from cic.runs.provenance import provenance
+from cic.training.checkpoint_checks import fitting, weights_limit
 from cic.training.evaluation import rollout
-from cic.training.inference import Reached, fresh_states, infer_skill, reach_goals, replayed_states, require_inference
-from cic.training.limits import check_device, check_memory, check_numbers
+from cic.training.loading import check_source, chosen_skill, load_agent, make_agent, open_env
 from cic.training.loop import Loop
-from cic.training.opening import check_source, chosen_skill, load_agent, make_agent, open_env
 from cic.training.phase import Arrays, Phase
 from cic.training.phases import PHASES, config_of, phase_of
-from cic.training.prior import SHARE, experienced
-from cic.training.restoring import fitting, weights_limit
+from cic.training.preflight import check_device, check_memory, check_numbers
+from cic.training.relabelled_replay import SHARE, experienced
 from cic.training.settings import (
     FinetuneConfig,
     FinetuneSettings,
@@ -45,6 +44,7 @@ from cic.training.settings import (
     override,
     pretrain_defaults,
 )
+from cic.training.zero_shot import Reached, fresh_states, infer_skill, reach_goals, replayed_states, require_inference
 
 
 @dataclass(frozen=True)

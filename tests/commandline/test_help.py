@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from cic import cli
-from cic.commandline import settings
+from cic.commandline import settings_table
 from cic.commandline.commands import COMMANDS
 
 
@@ -19,13 +19,13 @@ def say(capsys: pytest.CaptureFixture[str], *args: str) -> str:
 
 
 def test_the_table_of_settings_is_what_the_classes_say() -> None:
-    """If not: python -m cic.commandline.settings"""
-    copy, true = settings.known(), settings.describe()
+    """If not: python -m cic.commandline.settings_table"""
+    copy, true = settings_table.known(), settings_table.describe()
     mine = {name: method for name, method in true["objectives"].items() if name in copy["objectives"]}
     assert copy == true | {"objectives": mine}  # other tests may have registered methods
-    from cic.core.published import TITLES
+    from cic.core.paper_scores import TITLES
 
-    assert set(TITLES) <= set(copy["objectives"]), "python -m cic.commandline.settings"
+    assert set(TITLES) <= set(copy["objectives"]), "python -m cic.commandline.settings_table"
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cic import cli
-from cic.commandline.tables import layout
+from cic.commandline.text_tables import layout
 
 WORDS = st.text("abcdefgh", min_size=1, max_size=12)
 

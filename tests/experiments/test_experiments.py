@@ -24,13 +24,13 @@ from scipy.stats import trim_mean
 
 import cic
 from cic import cli
-from cic.core.published import experts
+from cic.core.paper_scores import experts
 from cic.envs.suite.domain import suite_file
 from cic.experiments import beyond, listing, reproduction
 from cic.experiments.base import SCALES, Found, Member, Setup, tasks_of
 from cic.experiments.behaviour import kept_file, read_picture
-from cic.experiments.folder import Folder
 from cic.experiments.measuring import measure, read_measured
+from cic.experiments.output_folder import Folder
 from cic.experiments.paper import NAMES, flow, gridworld, static
 from cic.experiments.plans import merged, planned
 from cic.experiments.registry import experiments, get_experiment

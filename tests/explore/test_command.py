@@ -15,7 +15,7 @@ from open_page import OpenPage, wait_until
 
 import cic
 from cic.cli import main
-from cic.runs.shipped import FOLDER
+from cic.runs.bundled import FOLDER
 
 
 def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:

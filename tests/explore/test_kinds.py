@@ -10,7 +10,7 @@ from open_page import OpenPage, wait_until
 
 import cic
 from cic.explore import Explorer, Gallery, Options, open_subject
-from cic.explore.page import brief, trials_html
+from cic.explore.explorer_page import brief, trials_html
 
 SHORT = {"scale": "smoke", "steps": 250, "checkpoint_every": 250, "quiet": True}
 TUNED = {"steps": 250, "warmup": 100, "batch": 32, "replay": 1000, "eval_episodes": 1, "trial_steps": 25, "quiet": True}

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import cic
-from cic.explore.lane import Lane
-from cic.explore.plots import aligned
-from cic.explore.simulation import Simulation, body_size
-from cic.explore.subject import Subject, open_subject
+from cic.explore.live_plots import aligned
+from cic.explore.live_simulation import Simulation, body_size
+from cic.explore.loaded_agent import Subject, open_subject
+from cic.explore.panel import Lane
 
 
 @pytest.fixture(scope="module")

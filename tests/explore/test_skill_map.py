@@ -5,10 +5,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from cic.explore import page
-from cic.explore.simulation import Simulation
+from cic.explore import explorer_page
+from cic.explore.live_simulation import Simulation
+from cic.explore.loaded_agent import open_subject
 from cic.explore.skill_map import CLUSTER, LENGTH, SkillMap, clusters, make_map, principal, telling
-from cic.explore.subject import open_subject
 
 
 @pytest.fixture(scope="module")
@@ -69,16 +69,16 @@ def test_alike_is_near(drawn: SkillMap) -> None:
 
 def test_the_page_shows_every_skill_and_rings_the_one_that_acts(drawn: SkillMap) -> None:
     for measure in drawn.measures:
-        html = page.map_html(drawn, measure, drawn.skills[4])
+        html = explorer_page.map_html(drawn, measure, drawn.skills[4])
         assert html.count("cic-skill") == 12
         assert html.count('r="10"') == 1
         assert html.index('r="10"') < html.index('data-skill="4"') < html.index('r="10"') + 200
-    assert page.map_html(drawn, CLUSTER, None).count('r="10"') == 0
+    assert explorer_page.map_html(drawn, CLUSTER, None).count('r="10"') == 0
     assert telling(drawn) in drawn.measures
 
 
 def test_colours_tell_low_from_high_even_without_hue() -> None:
-    colours = page.gradient(np.linspace(0, 1, 9))
+    colours = explorer_page.gradient(np.linspace(0, 1, 9))
     light = [int(c[1:3], 16) * 0.3 + int(c[3:5], 16) * 0.59 + int(c[5:7], 16) * 0.11 for c in colours]
     assert all(a < b for a, b in pairwise(light))
-    assert len(set(page.gradient(np.ones(3)))) == 1
+    assert len(set(explorer_page.gradient(np.ones(3)))) == 1

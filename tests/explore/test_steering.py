@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from cic.core.errors import UserError
+from cic.explore.loaded_agent import spelled
 from cic.explore.steering import between, constant, entry_range, typed, with_entry
-from cic.explore.subject import spelled
 from cic.learning.objectives import SkillSpace
 
 BOX, ONEHOT, SPHERE = SkillSpace("box", 4), SkillSpace("onehot", 5), SkillSpace("sphere", 3, radius=2.0)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from cic import api
-from cic.runs import lines, storage
+from cic.runs import jsonl_log, storage
 
 from .folders import contents, newest, stopped
 from .processes import FINE, End, live
@@ -108,5 +108,5 @@ OPERATIONS: list[tuple[Any, str, int]] = [
     (shutil, "copyfile", 8),
     (storage, "save_tensors", 12),
     (storage, "save_arrays", 16),
-    (lines.LineLog, "write", 12),
+    (jsonl_log.LineLog, "write", 12),
 ]

@@ -23,7 +23,7 @@ import torch
 from cic import api
 from cic.core.errors import Interrupted, UserError
 from cic.learning import compilation
-from cic.training import limits
+from cic.training import preflight
 
 from .folders import finetune, forge, forge_state, newest, pretrain, stopped
 from .mutations import mutate
@@ -56,7 +56,7 @@ def fuzz(home: Path, count: int, seed: int) -> Report:
     """`count` forged folders, opened and resumed in this process; seed i is that of mutation i."""
     preload()
     warnings.simplefilter("ignore")
-    limits.available_memory = lambda: 2 * GIGABYTE  # so that half of it may be asked for
+    preflight.available_memory = lambda: 2 * GIGABYTE  # so that half of it may be asked for
     compilation.wanted = lambda *_: False  # a million steps to go are worth compiling for, which takes long
     skills = pretrain(home / "skills")
     stops = [stopped(skills, home / "a"), stopped(finetune(home / "tuned", skills), home / "b")]

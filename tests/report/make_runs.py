@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cic.core.published import experts
+from cic.core.paper_scores import experts
 from cic.report import paper
 
 METHODS = ("ddpg", "cic", "icm", "disagreement", "rnd", "apt", "proto", "smm", "diayn", "aps")

@@ -8,7 +8,7 @@ import pages
 import pytest
 from make_runs import finetune, pretrain
 
-from cic.report import ReportOptions, curves, findings, groups, report, scores
+from cic.report import ReportOptions, findings, groups, learning_curves, report, scores
 from cic.runs import records
 
 FAST = ReportOptions(reps=200, figures=())
@@ -19,7 +19,9 @@ def made(folder: Path, options: ReportOptions = FAST) -> str:
     """The findings alone, without the time that figures take."""
     runs, _ = records.read([folder / "runs"])
     study = groups.study(runs, options.mix, options.split, [])
-    return " ".join(findings.findings(study, scores.compute(study, options, []), curves.load(runs, []), options))
+    return " ".join(
+        findings.findings(study, scores.compute(study, options, []), learning_curves.load(runs, []), options)
+    )
 
 
 def test_the_published_headline(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from make_runs import finetune, pretrain, write_json
 
-from cic.report import groups, notices
+from cic.report import groups, warnings
 from cic.runs import records
 from tests.helpers import steady
 
@@ -19,11 +19,11 @@ def grouped(
     folder: Path, mix: bool = False, split: tuple[str, ...] = (), together: bool = True
 ) -> tuple[dict[str, int], list[str]]:
     said: list[str] = []
-    runs = notices.without_twins(records.read([folder])[0], said)
+    runs = warnings.without_twins(records.read([folder])[0], said)
     study = groups.study(runs, mix, split, said, together)
-    notices.same_seeds(study.groups, said)
-    notices.states(runs, said)
-    notices.budgets(study.finetune, said)
+    warnings.same_seeds(study.groups, said)
+    warnings.states(runs, said)
+    warnings.budgets(study.finetune, said)
     return {group.label: len(group.runs) for group in study.finetune}, said
 
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from make_runs import finetune, pretrain, write_json
 
 from cic.core.errors import UserError
-from cic.core.published import TITLES
-from cic.report import groups, notices
+from cic.core.paper_scores import TITLES
+from cic.report import groups, warnings
 from cic.runs import contents, records
 from tests.helpers import steady
 
@@ -288,11 +288,11 @@ def test_any_json_is_no_crash(
     runs, _ = records.read([folder])
     assert len(runs) == 2
     said: list[str] = []
-    kept = notices.without_twins(runs, said)
+    kept = warnings.without_twins(runs, said)
     study = groups.study(kept, False, (), said)
-    notices.same_seeds(study.groups, said)
-    notices.states(kept, said)
-    notices.budgets(study.finetune, said)
+    warnings.same_seeds(study.groups, said)
+    warnings.states(kept, said)
+    warnings.budgets(study.finetune, said)
     for run in kept:
         contents.metrics(run)
         contents.selection(run)

@@ -18,7 +18,7 @@ import pytest
 from make_runs import finetune, media, pretrain
 
 from cic.core.errors import UserError
-from cic.core.published import experts
+from cic.core.paper_scores import experts
 from cic.report import ReportOptions, ReportResult, build, report
 
 FAST = ReportOptions(reps=20, figures=())

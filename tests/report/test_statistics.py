@@ -10,7 +10,7 @@ import pytest
 import scipy.stats
 
 from cic.core.errors import UserError
-from cic.core.published import experts
+from cic.core.paper_scores import experts
 from cic.report import paper, statistics
 from cic.report.statistics import Bootstrap, Matrix, curve_matrix, matrix
 

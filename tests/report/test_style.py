@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cic.core.published import TITLES
+from cic.core.paper_scores import TITLES
 from cic.report.style import COLOURS, REST, place, shade, styles, tones
 
 # Machado, Oliveira and Fernandes 2009, full severity, on linear RGB.

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from make_runs import finetune
 
 from cic.core.errors import UserError
-from cic.core.published import TITLES, experts
+from cic.core.paper_scores import TITLES, experts
 from cic.report import ReportOptions, groups, paper, score_tables, scores
 from cic.report.tables import Cell, Table, latex, number, rows, to_csv, to_html, to_latex, to_markdown
 from cic.runs import records

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from cic.commandline import settings
+from cic.commandline import settings_table
 from cic.commandline.arguments import arguments
 from cic.commandline.commands import COMMANDS
 from cic.commandline.flags import Flag, flags_of, peek
@@ -68,7 +68,9 @@ def _flags(before: list[str]) -> list[Flag]:
         chosen = [peek(before, f"--{what}") for what in ("objective", "learner", "scale")]
         names = [name or usual for name, usual in zip(chosen, ("cic", "ddpg", "laptop"), strict=True)]
         objective, learner, scale = names
-        found = settings.groups(settings.known(), command, objective, learner, scale, flags_of(extra[command]))
+        found = settings_table.groups(
+            settings_table.known(), command, objective, learner, scale, flags_of(extra[command])
+        )
         return [flag for group in found for flag in group.flags]
     plain: dict[str, list[type]] = {
         "evaluate": [looking.EvaluateArgs],
@@ -83,9 +85,9 @@ def _values(flag: Flag) -> list[str]:
     from cic.envs import domains
 
     if flag.name == "objective":
-        return list(settings.known()["objectives"])
+        return list(settings_table.known()["objectives"])
     if flag.name == "learner":
-        return list(settings.known()["learners"])
+        return list(settings_table.known()["learners"])
     if flag.name == "domain":
         return list(domains())
     if flag.name == "task":

@@ -1,6 +1,6 @@
 """Dataclasses as flags: every field becomes one, its docstring the help, and words become its values.
 
-A flag is plain data, so that a table of them can be kept in a file (`cic.commandline.settings`).
+A flag is plain data, so that a table of them can be kept in a file (`cic.commandline.settings_table`).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cic.commandline import tables
+from cic.commandline import text_tables
 from cic.commandline.arguments import arguments
 from cic.core.errors import UserError
 
@@ -64,7 +64,7 @@ def evaluate(args: list[str]) -> None:
         [task, f"{np.mean(r):.1f}", f"{np.std(r):.1f}", f"{np.min(r):.1f}", f"{np.max(r):.1f}"]
         for task, r in found.returns.items()
     ]
-    tables.show(["task", "mean", "std", "min", "max"], rows)
+    text_tables.show(["task", "mean", "std", "min", "max"], rows)
 
 
 def _reach(given: Any) -> None:
@@ -77,7 +77,7 @@ def _reach(given: Any) -> None:
     hit, stayed = (float((way <= found.radius).mean()) for way in (found.nearest, found.last))
     header = ["goals", "within", "reached", "at the end", "nearest", "last"]
     means = [f"{way.mean():.2f}" for way in (found.nearest, found.last)]
-    tables.show(header, [[str(len(found.goals)), f"{found.radius:g}", f"{hit:.2f}", f"{stayed:.2f}", *means]])
+    text_tables.show(header, [[str(len(found.goals)), f"{found.radius:g}", f"{hit:.2f}", f"{stayed:.2f}", *means]])
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def environments(args: list[str]) -> None:
             expert = domain.experts.get(task)
             numbers = (domain.obs, domain.action, domain.episode_length)
             rows.append([f"{name}-{task}", *map(str, numbers), "-" if expert is None else f"{expert:g}"])
-    tables.show(["task", "obs", "action", "steps", "expert"], rows)
+    text_tables.show(["task", "obs", "action", "steps", "expert"], rows)
     print("A domain alone (walker) is reward-free. gymnasium:ID takes any Gymnasium environment with Box actions.")
 
 
@@ -109,5 +109,5 @@ def objectives(args: list[str]) -> None:
     for name, cls in objectives():
         options = ", ".join(field.name for field in dataclasses.fields(cls.Options))
         rows.append([name, f"{(cls.__doc__ or '').strip().splitlines()[0]} Options: {options or 'none'}."])
-    tables.show(["name", "what"], rows)
+    text_tables.show(["name", "what"], rows)
     print("`cic pretrain --objective NAME --help` explains the options.")

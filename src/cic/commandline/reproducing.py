@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cic.commandline import tables
+from cic.commandline import text_tables
 from cic.commandline.arguments import arguments
 from cic.core.errors import UserError
-from cic.experiments.options import ReproduceOptions
+from cic.experiments.reproduce_options import ReproduceOptions
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ def reproduce(args: list[str]) -> int:
     if given.options.list:
         from cic.experiments.listing import table
 
-        tables.show(*table())
+        text_tables.show(*table())
         return 0
     if given.name is None:
         raise UserError("give the name of an experiment, or all; `cic reproduce --list` shows what there is")

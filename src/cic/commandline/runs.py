@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from cic.commandline import tables
+from cic.commandline import text_tables
 from cic.commandline.arguments import arguments
 from cic.runs import records
 from cic.runs.records import RunRecord
@@ -32,7 +32,7 @@ def runs(args: list[str]) -> None:
         rows = [
             [run.name, run.title, run.domain if run.kind == "pretrain" else run.task, *_state(run)] for run in found
         ]
-        tables.show(["run", "method", "where", "state", "steps"], rows)
+        text_tables.show(["run", "method", "where", "state", "steps"], rows)
     following = [line for run in found if (line := next_command(run))]
     if given.commands and following:
         print("\nnext:")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cic.commandline import tables
+from cic.commandline import text_tables
 from cic.commandline.arguments import arguments
 from cic.report.pictures.look import Look, Shot
 from cic.training.progress import Stages
@@ -36,12 +36,12 @@ def skills(args: list[str]) -> None:
         from cic.report.skills import comparison_table, describe
 
     found = describe(given.run, at=given.at, out=given.out, trust=given.trust, stages=stages, **vars(given.look))
-    tables.show(found.header, [[_cell(cell) for cell in row] for row in found.rows])
+    text_tables.show(found.header, [[_cell(cell) for cell in row] for row in found.rows])
     for note in found.notes:
         print(note)
     if found.diagnosis is not None:
         print()
-        tables.show(*comparison_table(found.diagnosis))
+        text_tables.show(*comparison_table(found.diagnosis))
         print(found.diagnosis.sentence)
     print()
     for path in found.files:

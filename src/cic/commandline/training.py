@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cic.commandline import help, settings
+from cic.commandline import help, settings_table
 from cic.commandline.flags import Flag, flags_of, parse, peek
 from cic.commandline.sweeping import finetune_many, is_sweep, pretrain_seeds
 from cic.core.errors import UserError
@@ -44,11 +44,11 @@ IMPORT = Flag(
 
 def pretrain(args: list[str]) -> int:
     objective, scale = peek(args, "--objective") or "cic", peek(args, "--scale") or "laptop"
-    learner = peek(args, "--learner") or settings.usual_learner(objective, peek(args, "--preset"))
+    learner = peek(args, "--learner") or settings_table.usual_learner(objective, peek(args, "--preset"))
     extra = [*flags_of(PretrainArgs), IMPORT]
     if which := help.wanted(args):
-        table, preset = settings.table_for(objective, learner), peek(args, "--preset")
-        groups = settings.groups(table, "pretrain", objective, learner, scale, extra, preset)
+        table, preset = settings_table.table_for(objective, learner), peek(args, "--preset")
+        groups = settings_table.groups(table, "pretrain", objective, learner, scale, extra, preset)
         about = "Discover skills in a domain, without rewards. A scale fills in every setting; a flag overrides it."
         print(help.page("pretrain", about, groups, which, "--objective NAME --help shows another method's options."))
         return 0
@@ -57,7 +57,9 @@ def pretrain(args: list[str]) -> int:
     from cic.api import pretrain
     from cic.training.settings import override, pretrain_defaults
 
-    given = _given(settings.groups(settings.describe(), "pretrain", objective, learner, scale, extra), args, "pretrain")
+    given = _given(
+        settings_table.groups(settings_table.describe(), "pretrain", objective, learner, scale, extra), args, "pretrain"
+    )
     seeds = given.pop("seeds", None)
     own = {name: given.pop(name) for name in ("out", "quiet") if name in given}
     decisive = [given.pop(name, None) for name in ("domain", "objective", "scale", "preset", "learner")]
@@ -74,8 +76,8 @@ def finetune(args: list[str]) -> int:
     which, scale, learner = help.wanted(args), peek(args, "--scale"), peek(args, "--learner")
     about = "Adapt a pre-trained run to a task, or learn the task from --scratch with the same budget."
     if which:
-        table = settings.table_for(None, learner)
-        groups = settings.groups(table, "finetune", "cic", learner or "ddpg", scale or "laptop", extra)
+        table = settings_table.table_for(None, learner)
+        groups = settings_table.groups(table, "finetune", "cic", learner or "ddpg", scale or "laptop", extra)
         print(help.page("finetune", about, groups, which, "Without --scale, the settings are the pre-training's."))
         return 0
     if _resumed(args, "finetune"):
@@ -83,11 +85,11 @@ def finetune(args: list[str]) -> int:
     from cic.api import finetune, starting_point, whole_task
     from cic.training.settings import override
 
-    table = settings.describe()
-    runs = _runs_among(args, settings.every_flag(table, "finetune", extra))
+    table = settings_table.describe()
+    runs = _runs_among(args, settings_table.every_flag(table, "finetune", extra))
     run = runs[0] if runs else None
     start = starting_point(run, peek(args, "--task") or "", scale, learner)
-    groups = settings.groups(table, "finetune", "cic", start.learner, start.scale, extra)
+    groups = settings_table.groups(table, "finetune", "cic", start.learner, start.scale, extra)
     given = _given(groups, args, "finetune")
     own = {name: given.pop(name) for name in ("out", "quiet", "at") if name in given}
     seeds = given.pop("seeds", None)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cic.core.published import experts
+from cic.core.paper_scores import experts
 
 
 class Quantity(NamedTuple):

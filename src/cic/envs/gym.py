@@ -18,9 +18,9 @@ from gymnasium.spaces import Box, Dict, Tuple
 
 from cic.core.errors import UserError
 from cic.core.types import Array
-from cic.envs import foreign_state
+from cic.envs import gym_state
 from cic.envs.base import State, StepArrays, VectorEnv
-from cic.envs.patience import Patience
+from cic.envs.timeout import Patience
 
 if TYPE_CHECKING:
     from cic.envs.bodies import Poses
@@ -48,7 +48,7 @@ class GymEnv(VectorEnv):
         self._envs = [first, *(_build(name, factory) for _ in range(self.num_envs - 1))]
         self.domain, self.task, self.tasks, self.coverage = name, None, (), None
         self.episode_length = None if first.spec is None else first.spec.max_episode_steps
-        self.exact_state = foreign_state.is_exact(first)
+        self.exact_state = gym_state.is_exact(first)
         self._pending: list[int | None] = list(self._seeds(seed))  # the seeds of the next resets
         self._obs = np.zeros((self.num_envs, self.single_observation_space.shape[0]), np.float32)  # type: ignore[index]
         self._opened: Any = None  # a renderer, and its size
@@ -134,13 +134,13 @@ class GymEnv(VectorEnv):
 
     def physics(self) -> npt.NDArray[np.float64]:
         """Of MuJoCo environments; nobody else's is known."""
-        found = [foreign_state.mujoco_physics(env) for env in self._envs]
+        found = [gym_state.mujoco_physics(env) for env in self._envs]
         rows = [np.concatenate([f[1].qpos, f[1].qvel, f[1].act]) for f in found if f is not None]
         return np.array(rows) if len(rows) == self.num_envs else super().physics()
 
     @property
     def model(self) -> Any:
-        physics = foreign_state.mujoco_physics(self._envs[0])
+        physics = gym_state.mujoco_physics(self._envs[0])
         return None if physics is None else physics[0]
 
     @property
@@ -149,7 +149,7 @@ class GymEnv(VectorEnv):
         return super().step_seconds if self.model is None or not isinstance(own, float) else own
 
     def poses(self, index: int = 0) -> Poses:
-        physics = foreign_state.mujoco_physics(self._envs[index])
+        physics = gym_state.mujoco_physics(self._envs[index])
         if physics is None:
             return super().poses(index)
         from cic.envs.bodies import Poses
@@ -157,7 +157,7 @@ class GymEnv(VectorEnv):
         return Poses(physics[1].geom_xpos.copy(), physics[1].geom_xmat.reshape(-1, 3, 3).copy())
 
     def push(self, velocity: Any, index: int = 0) -> None:
-        physics = foreign_state.mujoco_physics(self._envs[index])
+        physics = gym_state.mujoco_physics(self._envs[index])
         if physics is None:
             return super().push(velocity, index)
         import copy
@@ -176,7 +176,7 @@ class GymEnv(VectorEnv):
             "pending": np.array([-1 if seed is None else seed for seed in self._pending], np.int64),
         }
         for i, env in enumerate(self._envs):
-            state.update({f"copy{i}/{key}": value for key, value in foreign_state.save(env).items()})
+            state.update({f"copy{i}/{key}": value for key, value in gym_state.save(env).items()})
         return state
 
     def restore(self, state: State) -> None:
@@ -189,7 +189,7 @@ class GymEnv(VectorEnv):
         for i, env in enumerate(self._envs):
             prefix = f"copy{i}/"
             mine = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
-            foreign_state.load(env, mine)
+            gym_state.load(env, mine)
             if not self.exact_state and not self._over[i]:
                 self._begin(i)
 
@@ -197,7 +197,7 @@ class GymEnv(VectorEnv):
         self._check_open()
         if self._envs[index].render_mode == "rgb_array":
             return self._own_picture(index)
-        physics = foreign_state.mujoco_physics(self._envs[index])
+        physics = gym_state.mujoco_physics(self._envs[index])
         if physics is None:
             raise UserError(f'{self.name}: make it with render_mode="rgb_array" to get pictures')
         if self._drawn_at != (width, height):
@@ -222,7 +222,7 @@ class GymEnv(VectorEnv):
         return picture
 
     def _opengl(self, index: int) -> AbstractContextManager[None]:
-        if foreign_state.mujoco_physics(self._envs[index]) is None:
+        if gym_state.mujoco_physics(self._envs[index]) is None:
             return nullcontext()
         from cic.envs.rendering import gymnasium_rendering
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar
 
 from cic import envs
 from cic.core.errors import UserError, unknown
-from cic.report import curves
+from cic.report import learning_curves
 from cic.report.figures import Plot
 from cic.report.tables import Table
 from cic.runs.contents import Series
@@ -137,8 +137,8 @@ class Found:
         return [member.record for member in self.members if member.record is not None]
 
     @cached_property
-    def metrics(self) -> curves.Metrics:
-        return curves.load(self.records, self.notices)
+    def metrics(self) -> learning_curves.Metrics:
+        return learning_curves.load(self.records, self.notices)
 
     def of(self, variant: str, **where: Any) -> list[Member]:
         """Its finished runs, for example `of("grid", task="walker-run")`."""

@@ -16,8 +16,8 @@ from cic.core.types import Array
 from cic.experiments.measuring import FOLDER
 from cic.learning.agent import Agent
 from cic.runs.folder import Run
-from cic.runs.values import plain
-from cic.training.opening import open_env
+from cic.runs.untrusted_json import plain
+from cic.training.loading import open_env
 
 Doubles = npt.NDArray[np.float64]
 FRAMES = 8

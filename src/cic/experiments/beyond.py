@@ -22,14 +22,14 @@ from cic.experiments.base import (
     pretrain,
     register,
 )
-from cic.experiments.drawing import dots_panel, listed, styles
+from cic.experiments.paper_figures import dots_panel, listed, styles
 from cic.report import statistics
 from cic.report.figures import Plot
 from cic.report.score_tables import words
 from cic.report.skills import compare
 from cic.report.statistics import Bootstrap, Estimate, Matrix, normalised
 from cic.report.tables import Table, number, rows
-from cic.training.diagnosis import BEHAVIOUR
+from cic.training.skill_variance import BEHAVIOUR
 
 SKILLS, STARTS = by_scale(3, 24, 24), by_scale(2, 4, 4)
 RELEASED, DISTINCT = "released", "distinct"

@@ -20,7 +20,7 @@ from cic import __version__, envs
 from cic.experiments.base import SCALES, Experiment, Setup
 from cic.experiments.registry import experiments
 from cic.runs.storage import write_json
-from cic.runs.values import number, read_object
+from cic.runs.untrusted_json import number, read_object
 from cic.sweep.completion import complete_configs
 from cic.sweep.cost import Measured, measure
 from cic.sweep.plan import Plan

@@ -13,7 +13,7 @@ from cic.core.errors import UserError
 from cic.experiments.base import Measurement
 from cic.runs.links import refuse_links
 from cic.runs.storage import write_json
-from cic.runs.values import read_object
+from cic.runs.untrusted_json import read_object
 
 FOLDER = "measured"
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from cic import __version__
 from cic.core.errors import UserError
 from cic.experiments.base import Experiment, Found, Member, Outcome, Planned, Setup
-from cic.experiments.folder import Folder
+from cic.experiments.experiment_page import write_page
 from cic.experiments.measuring import measure, read_measured
-from cic.experiments.options import ReproduceOptions
-from cic.experiments.page import write_page
+from cic.experiments.output_folder import Folder
 from cic.experiments.plans import merged, planned
 from cic.experiments.registry import experiments, get_experiment
+from cic.experiments.reproduce_options import ReproduceOptions
 from cic.report import figures, tables
 from cic.report.tables import Table, many
 from cic.runs.records import read_run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cic.core.published import TITLES
+from cic.core.paper_scores import TITLES
 from cic.experiments.base import (
     DDPG,
     Experiment,
@@ -15,7 +15,7 @@ from cic.experiments.base import (
     pretrain,
     scratch,
 )
-from cic.report import groups, notices
+from cic.report import groups, warnings
 from cic.report.groups import Study
 
 METHODS = ("cic", "icm", "disagreement", "rnd", "apt", "proto", "smm", "diayn", "aps")
@@ -45,7 +45,7 @@ class URLBExperiment(Experiment):
 
 def study(found: Found) -> Study:
     """The runs as the report groups them."""
-    counted = notices.without_twins(found.records, found.notices)
+    counted = warnings.without_twins(found.records, found.notices)
     return groups.study(counted, False, (), found.notices)
 
 

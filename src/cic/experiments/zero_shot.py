@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from cic.experiments.base import Found, Member, Outcome, tasks_of
-from cic.experiments.drawing import dots_panel, legend, mean_text, styles
+from cic.experiments.paper_figures import dots_panel, legend, mean_text, styles
 from cic.report.budgets import count
 from cic.report.curve_plots import curve_panel
-from cic.report.curves import curve
 from cic.report.figures import Plot
+from cic.report.learning_curves import curve
 from cic.report.score_tables import words
 from cic.report.tables import Table
 from cic.report.tables import rows as table_rows

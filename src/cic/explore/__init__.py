@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cic.explore.gallery import Gallery, Options
+from cic.explore.loaded_agent import offered, open_subject, spelled
 from cic.explore.server import Explorer
-from cic.explore.subject import offered, open_subject, spelled
 
 __all__ = ["Explorer", "Gallery", "Options", "offered", "open_subject", "spelled"]

@@ -9,8 +9,8 @@ import numpy as np
 
 from cic.core.errors import UserError
 from cic.core.types import Array
-from cic.explore import page, steering
-from cic.explore.plots import Plots
+from cic.explore import explorer_page, steering
+from cic.explore.live_plots import Plots
 from cic.explore.skill_map import telling
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Controls:
             self._add_comparison()
         if viewer.lane.subject.trials is not None:
             with tabs.add_tab("Trials"):
-                self._gui.add_html(page.trials_html(viewer.lane.subject.trials))
+                self._gui.add_html(explorer_page.trials_html(viewer.lane.subject.trials))
         with tabs.add_tab("Clip"):
             self._add_clip()
         live = self._gui.add_panel()
@@ -87,7 +87,7 @@ class Controls:
         self._measure = gui.add_dropdown("colour by", ("…",), hint="What the colours of the map say.")
         self._on(self._measure, lambda _: self.show_map())
         self._map = gui.add_html('<div style="padding:0 0.75em">Letting skills act to draw their map …</div>')
-        field = gui.add_text(page.FIELD, "", hint=page.hint(viewer.lane.subject))
+        field = gui.add_text(explorer_page.FIELD, "", hint=explorer_page.hint(viewer.lane.subject))
         self._on(field, self._typed)
         self._sentence = gui.add_html("")
         self._constant = None
@@ -177,7 +177,7 @@ class Controls:
             self._viewer.choose_typed(text)
             said = ""
         except UserError as error:
-            said = page.sentence(str(error))
+            said = explorer_page.sentence(str(error))
         if self._sentence is not None:
             self._sentence.content = said
 
@@ -197,7 +197,7 @@ class Controls:
         viewer = self._viewer
         if self._stale:
             self._refresh()
-        self._heading.content = page.status(viewer.lane.subject, viewer.heading, viewer.rate)
+        self._heading.content = explorer_page.status(viewer.lane.subject, viewer.heading, viewer.rate)
         self._plots.update()
 
     def show_map(self) -> None:
@@ -208,7 +208,7 @@ class Controls:
         if self._measure.value not in found.measures:
             self._measure.options = tuple(found.measures)
             self._measure.value = telling(found)
-        self._map.content = page.map_html(found, self._measure.value, viewer.lane.simulation.skill)
+        self._map.content = explorer_page.map_html(found, self._measure.value, viewer.lane.simulation.skill)
 
     def show_skill(self) -> None:
         """Sliders, map and command follow the skill that acts, with the next tick: a slider may change it often."""
@@ -229,5 +229,5 @@ class Controls:
             low, high = steering.entry_range(space)
             self._entry.value = float(np.clip(skill[min(int(self._place.value), space.dim - 1)], low, high))
         self._mix.disabled = any(pin is None for pin in viewer.pins)
-        self._command.content = page.command_html(viewer.command)
+        self._command.content = explorer_page.command_html(viewer.command)
         self.show_map()

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from cic.core.types import Array
 from cic.explore.judging import Judge
+from cic.explore.loaded_agent import Subject, open_subject
 from cic.explore.skill_map import SkillMap, make_map
-from cic.explore.subject import Subject, open_subject
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from cic.core.types import Array, Batch
-from cic.explore.subject import Subject
+from cic.explore.loaded_agent import Subject
 from cic.learning.objectives import Objective
 
 ROWS = 255

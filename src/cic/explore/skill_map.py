@@ -15,8 +15,8 @@ import numpy.typing as npt
 from cic.core.errors import UserError
 from cic.core.types import Array
 from cic.explore.judging import Reference
-from cic.explore.simulation import centre_of
-from cic.explore.subject import Subject
+from cic.explore.live_simulation import centre_of
+from cic.explore.loaded_agent import Subject
 
 Doubles = npt.NDArray[np.float64]
 CLUSTERS = 6

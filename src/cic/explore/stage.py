@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cic.explore.live_simulation import Simulation, centre_of
 from cic.explore.shapes import Figure, mixed
-from cic.explore.simulation import Simulation, centre_of
 
 Doubles = npt.NDArray[np.float64]
 LAG = 0.25

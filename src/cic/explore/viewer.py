@@ -18,10 +18,10 @@ import numpy as np
 
 from cic.core.errors import UserError
 from cic.core.types import Array
-from cic.explore import clips, page, steering
+from cic.explore import clips, explorer_page, steering
 from cic.explore.controls import ALONE, Controls
 from cic.explore.gallery import Gallery
-from cic.explore.lane import Lane
+from cic.explore.panel import Lane
 from cic.explore.skill_map import SkillMap
 
 FRAMES_PER_SECOND = 60
@@ -295,7 +295,7 @@ class Viewer:
     @property
     def heading(self) -> str:
         simulation = self.lane.simulation
-        return page.heading(self.lane.subject, simulation.skill, simulation.steps, simulation.returns)
+        return explorer_page.heading(self.lane.subject, simulation.skill, simulation.steps, simulation.returns)
 
 
 def _picked(skills: Any, number: str, what: str) -> Array:

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from cic.core.errors import UserError
 from cic.core.types import OBSERVED, Array, Batch, Metrics, Spaces
 from cic.learning.compilation import Compiled
-from cic.learning.descent import Adam, Descent, Loss
 from cic.learning.encoders import Encoder, Identity
 from cic.learning.learners import Learner, LearnerConfig, get_learner
 from cic.learning.learners.base import Keep
 from cic.learning.objectives import Objective, get_objective
+from cic.learning.optim import Adam, Descent, Loss
 
 
 class Agent(nn.Module):

@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from cic.core.errors import UserError
-from cic.report import curves, figures, findings, groups, leftovers, notices, paper, scores
-from cic.report.details import facts
+from cic.report import figures, findings, groups, learning_curves, paper, scores, stale_files, warnings
+from cic.report.appendix import facts
 from cic.report.options import ReportOptions, ReportResult
 from cic.report.page import Section, page
 from cic.report.sections import HEADINGS, SECTIONS, Builder
@@ -28,13 +28,13 @@ def report(runs: Sequence[Path], out: Path, options: ReportOptions | None = None
     found, said = records.read([Path(path) for path in runs])
     if not found and not options.paper:
         raise UserError("; ".join(said) or "give at least one run folder")
-    counted = notices.without_twins(found, said)
+    counted = warnings.without_twins(found, said)
     study = groups.study(counted, options.mix, options.split, said, options.budgets == "together")
-    notices.same_seeds(study.groups, said)
-    notices.states(counted, said)
-    notices.budgets(study.finetune, said)
+    warnings.same_seeds(study.groups, said)
+    warnings.states(counted, said)
+    warnings.budgets(study.finetune, said)
     computed = scores.compute(study, options, said)
-    builder = Builder(Path(out), options, study, computed, curves.load(counted, said), said)
+    builder = Builder(Path(out), options, study, computed, learning_curves.load(counted, said), said)
     try:
         builder.out.mkdir(parents=True, exist_ok=True)
         for name, build in SECTIONS.items():
@@ -69,7 +69,7 @@ def _write(builder: Builder, found: Sequence[RunRecord], counted: Sequence[RunRe
         [figures.key(style) for style in builder.study.styles.values()],
         refresh=builder.options.interval if builder.options.watch and running else None,
     )
-    leftovers.clear(builder.out, [*builder.figures, *builder.tables])
+    stale_files.clear(builder.out, [*builder.figures, *builder.tables])
     path = builder.out / "report.html"
     draft = path.with_suffix(".html.part")
     draft.write_text(text, encoding="utf-8", errors="replace")  # a config may hold half a surrogate pair

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cic.core.errors import UserError
-from cic.core.published import experts
-from cic.report import groups, notices, statistics
+from cic.core.paper_scores import experts
+from cic.report import groups, statistics, warnings
 from cic.report.groups import Group
 from cic.report.options import CompareOptions
 from cic.report.score_tables import STATISTIC_TITLES, interval
@@ -39,7 +39,7 @@ def compare(a: Sequence[Path], b: Sequence[Path], options: CompareOptions | None
     shared = {run.path.resolve() for run in first.runs} & {run.path.resolve() for run in second.runs}
     if shared:
         raise UserError(f"{next(iter(shared)).name} is in both groups; a run cannot be compared with itself")
-    notices.budgets([Group(f"{g.label} ({n})", g.method, g.runs) for g, n in ((first, "A"), (second, "B"))], said)
+    warnings.budgets([Group(f"{g.label} ({n})", g.method, g.runs) for g, n in ((first, "A"), (second, "B"))], said)
     lines = [Text(f"! {notice}", style="yellow") for notice in said]
     return Stack(*lines, _table(first, second, options))
 
@@ -48,8 +48,8 @@ def _group(name: str, paths: Sequence[Path], options: CompareOptions, said: list
     """The finished finetuning runs at or below `paths`, which must be of one kind."""
     found, problems = records.read([Path(path) for path in paths])
     said += problems
-    runs = notices.without_twins([run for run in found if run.kind == "finetune"], said)
-    notices.states(runs, said)
+    runs = warnings.without_twins([run for run in found if run.kind == "finetune"], said)
+    warnings.states(runs, said)
     runs = [run for run in runs if math.isfinite(run.score)]
     if not runs:
         raise UserError(f"group {name} ({', '.join(map(str, paths))}) holds no finished finetuning run")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cic.core.published import experts
+from cic.core.paper_scores import experts
 from cic.report.budgets import count
-from cic.report.curves import Curve, Metrics, curve, efficiency, normalised_series, task_series
 from cic.report.figures import Panel, Plot
 from cic.report.groups import Group, Study
+from cic.report.learning_curves import Curve, Metrics, curve, efficiency, normalised_series, task_series
 from cic.report.options import ReportOptions
 from cic.report.score_tables import words
 from cic.report.scores import Scores, task_place

@@ -19,7 +19,7 @@ from cic.report.pictures import choosing, filming
 from cic.report.pictures.look import Shot
 from cic.runs.folder import Run
 from cic.runs.links import refuse_links
-from cic.training.opening import check_source
+from cic.training.loading import check_source
 from cic.training.phases import config_of, phase_of
 from cic.training.progress import Stages
 

@@ -9,14 +9,14 @@ import numpy as np
 
 from cic.report import statistics
 from cic.report.budgets import count
-from cic.report.curves import Metrics
 from cic.report.groups import Study
+from cic.report.learning_curves import Metrics
 from cic.report.options import ReportOptions
 from cic.report.score_tables import interval
 from cic.report.scores import FEW, Row, Scores
 from cic.report.tables import many, number
 from cic.runs.records import RunRecord
-from cic.runs.values import plain
+from cic.runs.untrusted_json import plain
 
 _SHOWN = 4
 

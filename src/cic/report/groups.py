@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cic.core.published import TITLES
+from cic.core.paper_scores import TITLES
 from cic.report.budgets import KEYS, Budget, count, divide, words
 from cic.report.style import Style, place, styles
 from cic.runs.records import RunRecord, flatten

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from cic.core.errors import unknown
-from cic.core.published import TITLES, method_called, table
+from cic.core.paper_scores import TITLES, method_called, table
 
 
 class Score(NamedTuple):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cic.core.published import experts
+from cic.core.paper_scores import experts
 from cic.report import paper
 from cic.report.groups import Study
 from cic.report.options import ReportOptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from cic.core.published import experts
+from cic.core.paper_scores import experts
 from cic.report import paper, statistics
 from cic.report.groups import Group, Study
 from cic.report.options import ReportOptions

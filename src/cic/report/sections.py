@@ -7,8 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cic.report import budgets, curve_plots, curves, figures, groups, paper, plots, score_tables, scores, tables
-from cic.report.details import differences_table, gallery, run_details, runs_table
+from cic.report import (
+    budgets,
+    curve_plots,
+    figures,
+    groups,
+    learning_curves,
+    paper,
+    plots,
+    score_tables,
+    scores,
+    tables,
+)
+from cic.report.appendix import differences_table, gallery, run_details, runs_table
 from cic.report.figures import Plot
 from cic.report.options import ReportOptions
 from cic.report.page import figure_html
@@ -37,7 +48,7 @@ class Builder:
     options: ReportOptions
     study: groups.Study
     scores: scores.Scores
-    loaded: curves.Metrics
+    loaded: learning_curves.Metrics
     notices: list[str]
     sections: dict[str, list[str]] = field(default_factory=dict)
     figures: list[Path] = field(default_factory=list)

@@ -26,11 +26,11 @@ from cic.report.pictures.reels import drawings, films
 from cic.report.pictures.watched import Best, Watched
 from cic.runs.folder import Run
 from cic.runs.links import refuse_links
-from cic.training.diagnosis import Diagnosis, diagnose
 from cic.training.evaluation import Coverage, plane_cells, rollout
-from cic.training.opening import check_source, open_env
+from cic.training.loading import check_source, open_env
 from cic.training.phases import config_of, phase_of
 from cic.training.progress import Stages
+from cic.training.skill_variance import Diagnosis, diagnose
 
 
 @dataclass(frozen=True)

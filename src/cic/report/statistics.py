@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cic.core.errors import UserError
-from cic.core.published import experts
+from cic.core.paper_scores import experts
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from cic.core.published import TITLES
+from cic.core.paper_scores import TITLES
 
 COLOURS = {
     "ddpg": "#0D0D0D",

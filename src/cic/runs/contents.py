@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from cic.core.files import open_regular
 from cic.runs.records import RunRecord
-from cic.runs.values import integer, number, read_object
+from cic.runs.untrusted_json import integer, number, read_object
 
 FloatArray = npt.NDArray[np.float64]
 PICTURES = {".png": "image/png", ".webp": "image/webp", ".gif": "image/gif", ".mp4": "video/mp4"}

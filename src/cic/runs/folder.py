@@ -35,9 +35,9 @@ import torch
 
 from cic.core.errors import UserError
 from cic.core.types import Spaces
-from cic.runs.lines import LineLog
+from cic.runs.bundled import locate, shipped
+from cic.runs.jsonl_log import LineLog
 from cic.runs.links import refuse_links
-from cic.runs.shipped import locate, shipped
 from cic.runs.storage import (
     Arrays,
     Damaged,
@@ -51,7 +51,7 @@ from cic.runs.storage import (
     write_folder,
     write_json,
 )
-from cic.runs.values import plain, read_object
+from cic.runs.untrusted_json import plain, read_object
 
 FORMAT = 2
 LIBRARY_LIMIT = 256 << 20  # bytes; of 128 skills a few million
@@ -67,7 +67,7 @@ class Inheritance(NamedTuple):
     library: Arrays
     """What the pre-training's skills do (`cic.training.library`); empty if it left nothing."""
     steps: Arrays | None = None
-    """What the pre-training saw (`cic.training.prior`), if the finetuning learns from it."""
+    """What the pre-training saw (`cic.training.relabelled_replay`), if the finetuning learns from it."""
 
 
 class Run:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cic.core.errors import UserError
-from cic.runs.shipped import refuse_shipped
+from cic.runs.bundled import refuse_shipped
 
 FILES = ("config.json", "status.json", "result.json", "trials.json", "metrics.jsonl", "timing.jsonl", ".lock")
 FOLDERS = ("checkpoints", "milestones", "inherited", "tensorboard", "wandb", "pictures", "measured")

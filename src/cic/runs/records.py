@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from cic.core.errors import UserError
-from cic.core.published import TITLES
+from cic.core.paper_scores import TITLES
 from cic.runs.liveness import is_dead
-from cic.runs.values import integer, number, plain, read_object
+from cic.runs.untrusted_json import integer, number, plain, read_object
 
 FORMATS = (1, 2)
 """1: version 0.1. 2: `learner` and `learning` instead of `agent`, `selection` in other words, a longer header."""

@@ -24,7 +24,7 @@ from cic.core.errors import UserError
 from cic.core.files import open_regular, read_regular
 
 if TYPE_CHECKING:
-    from cic.runs.lines import LineLog
+    from cic.runs.jsonl_log import LineLog
 
 JSON_LIMIT = 64 << 20  # bytes; trials of a long search take a few
 LOG_LIMIT = 1_000_000_000

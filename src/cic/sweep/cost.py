@@ -20,7 +20,7 @@ from cic.core.config import to_dict
 from cic.sweep.jobs import Job
 from cic.sweep.simulation import critical_path, simulate
 from cic.sweep.table import duration
-from cic.training.prior import LATEST
+from cic.training.relabelled_replay import LATEST
 from cic.training.settings import FinetuneSettings, LoopConfig, PretrainConfig
 
 WORKERS = (1, 8, 64, 512)

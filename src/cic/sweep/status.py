@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cic.runs.values import integer, number
+from cic.runs.untrusted_json import integer, number
 from cic.sweep.jobs import Job, read_jobs
 from cic.sweep.leases import holder_of
 from cic.sweep.storage import Storage

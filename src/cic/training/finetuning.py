@@ -18,11 +18,11 @@ import torch
 from cic.core.types import Array, Batch, Bools
 from cic.envs.base import VectorEnv
 from cic.learning.objectives import Objective, get_objective
+from cic.training.checkpoint_checks import require_like, require_trials, whole
 from cic.training.evaluation import evaluate_task
 from cic.training.library import Library, checked
 from cic.training.phase import Arrays, Phase
-from cic.training.prior import Prior
-from cic.training.restoring import require_like, require_trials, whole
+from cic.training.relabelled_replay import Prior
 from cic.training.searches import Problem, make_search
 from cic.training.searches.base import Seen
 from cic.training.settings import FinetuneConfig

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from cic.core.errors import UserError
 from cic.core.types import Array
 from cic.learning.replay import Replay
-from cic.training.regression import Doubles, fitted, standardiser
+from cic.training.reward_model import Doubles, fitted, standardiser
 
 STATES = 64  # of a path that are kept
 UPDATES = 300  # of each network of the regression

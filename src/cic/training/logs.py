@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cic.core.errors import UserError
-from cic.runs.lines import LineLog
+from cic.runs.jsonl_log import LineLog
 from cic.runs.records import flatten
 from cic.training.settings import LoopConfig
 

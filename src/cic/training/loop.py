@@ -26,7 +26,7 @@ from cic.learning.agent import Agent
 from cic.learning.replay import Replay
 from cic.runs.folder import Run
 from cic.runs.storage import Arrays, Tensors, load_weights
-from cic.training import restoring
+from cic.training import checkpoint_checks
 from cic.training.logs import LOGS, Logs
 from cic.training.phase import Phase
 from cic.training.progress import Reporter
@@ -294,29 +294,29 @@ class Loop:
 
     def _resume(self) -> Path | None:
         """Continue from the newest good checkpoint and return its folder; None if there is none yet."""
-        loaded = self.run.load_checkpoint(restoring.size_limits(self.agent, self.replay, self._own_arrays()))
+        loaded = self.run.load_checkpoint(checkpoint_checks.size_limits(self.agent, self.replay, self._own_arrays()))
         if loaded is None:
             return None
         folder = self.run.checkpoints()[-1]
-        with restoring.fitting(folder):
-            restoring.need(all((folder / name).is_file() for name in LOGS), f"it lacks {' or '.join(LOGS)}")
+        with checkpoint_checks.fitting(folder):
+            checkpoint_checks.need(all((folder / name).is_file() for name in LOGS), f"it lacks {' or '.join(LOGS)}")
             self._restore(*loaded)
         return folder
 
     def _restore(self, tensors: dict[str, Tensors], arrays: dict[str, Arrays], state: dict[str, Any]) -> None:
         load_weights(self.agent, tensors["agent"], self.run.path)
         self.agent.restore_optimisers(tensors["optimisers"] | self._fresh_generator())
-        restoring.require_replay(arrays["replay"], self.replay)
+        checkpoint_checks.require_replay(arrays["replay"], self.replay)
         self.replay.restore(arrays["replay"])
-        restoring.require_like(arrays["loop"], self._own_arrays())
+        checkpoint_checks.require_like(arrays["loop"], self._own_arrays())
         for name in self._ARRAYS:
             setattr(self, name, np.array(arrays["loop"][name]))
-        self.step = restoring.whole(state, "step", 0, self.config.steps + self.config.num_envs)
-        self.updates = restoring.whole(state, "updates", 0, max(self.earned(self.step), 0))
-        self.next_log = restoring.whole(state, "next_log", 0, self.step + self.config.log_every)
+        self.step = checkpoint_checks.whole(state, "step", 0, self.config.steps + self.config.num_envs)
+        self.updates = checkpoint_checks.whole(state, "updates", 0, max(self.earned(self.step), 0))
+        self.next_log = checkpoint_checks.whole(state, "next_log", 0, self.step + self.config.log_every)
         self.rng.bit_generator.state = state["rng"]
         self.phase.restore(arrays.get("phase", {}), state["phase"])
-        restoring.need(isinstance(state["result"], dict | None), "result must be an object")
+        checkpoint_checks.need(isinstance(state["result"], dict | None), "result must be an object")
         self._result, self._saved_at = state["result"], self.step
         self.env.restore(arrays["env"])
         if not self.env.exact_state:  # its episodes begin anew, and so they do everywhere

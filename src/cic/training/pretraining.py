@@ -10,13 +10,13 @@ from cic.core.types import Array, Bools, Needs
 from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent
 from cic.learning.objectives import get_objective
-from cic.training.diagnosis import diagnose
+from cic.training.checkpoint_checks import require_like, whole
 from cic.training.evaluation import Coverage, skill_cells
 from cic.training.library import from_replay
 from cic.training.phase import Arrays, Phase
-from cic.training.restoring import require_like, whole
 from cic.training.selection import RandomSkills
 from cic.training.settings import PretrainConfig
+from cic.training.skill_variance import diagnose
 
 if TYPE_CHECKING:
     from cic.training.loop import Loop

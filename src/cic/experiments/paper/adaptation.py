@@ -20,7 +20,7 @@ from cic.experiments.base import (
     register,
     tasks_of,
 )
-from cic.experiments.drawing import dots_panel, listed, mean_text, styles
+from cic.experiments.paper_figures import dots_panel, listed, mean_text, styles
 from cic.report.curve_plots import task_title
 from cic.report.figures import Plot
 from cic.report.tables import Table, rows

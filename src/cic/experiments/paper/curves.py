@@ -8,8 +8,8 @@ from cic.experiments.base import Found, Outcome, register
 from cic.experiments.urlb import URLBExperiment, gaps, study
 from cic.report import curve_plots, scores
 from cic.report.budgets import count
-from cic.report.curves import curve, normalised_series
 from cic.report.figures import Plot
+from cic.report.learning_curves import curve, normalised_series
 from cic.report.options import ReportOptions
 from cic.runs.records import split_task
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cic.experiments.base import Experiment, Found, Outcome, Planned, Setup, by_scale, pretrain, register, tasks_of
-from cic.experiments.drawing import styles
+from cic.experiments.paper_figures import styles
 from cic.experiments.zero_shot import at_the_end, name_of, said, zero_shot
 from cic.report.figures import Panel, Plot
 from cic.report.statistics import standard_error

@@ -14,11 +14,11 @@ import numpy as np
 
 from cic.api import load
 from cic.experiments.base import Experiment, Found, Outcome, Planned, Setup, by_scale, pretrain, register
-from cic.experiments.drawing import mean_text
+from cic.experiments.paper_figures import mean_text
 from cic.report.figures import Panel, Plot
 from cic.report.tables import many
 from cic.runs.folder import Run
-from cic.training.opening import open_env
+from cic.training.loading import open_env
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,11 +18,11 @@ import numpy.typing as npt
 from cic.api import load
 from cic.envs.gridworld import SIZE
 from cic.experiments.base import Experiment, Found, Member, Outcome, Planned, Setup, by_scale, pretrain, register
-from cic.experiments.drawing import dots_panel, mean_text, styles
+from cic.experiments.paper_figures import dots_panel, mean_text, styles
 from cic.report.figures import Panel, Plot
 from cic.report.tables import Table, rows
 from cic.runs.folder import Run
-from cic.training.opening import open_env
+from cic.training.loading import open_env
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

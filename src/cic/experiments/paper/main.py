@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cic.experiments.base import Found, Outcome, register
-from cic.experiments.drawing import listed
+from cic.experiments.paper_figures import listed
 from cic.experiments.urlb import URLBExperiment, gaps, study
 from cic.report import plots, score_tables, scores
 from cic.report.options import ReportOptions

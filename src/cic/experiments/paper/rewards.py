@@ -18,7 +18,7 @@ from cic.experiments.base import (
     pretrain,
     register,
 )
-from cic.experiments.drawing import PAPER, PAPER_STYLE, dots_panel, listed, mean_text, styles
+from cic.experiments.paper_figures import PAPER, PAPER_STYLE, dots_panel, listed, mean_text, styles
 from cic.report import paper
 from cic.report.figures import Plot
 from cic.report.score_tables import words

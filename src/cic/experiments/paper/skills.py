@@ -20,8 +20,8 @@ from cic.experiments.behaviour import (
     side_by_side,
     skills_of,
 )
-from cic.experiments.drawing import listed, picture_panel
 from cic.experiments.measuring import FOLDER
+from cic.experiments.paper_figures import listed, picture_panel
 from cic.report.figures import Plot
 from cic.report.score_tables import words
 from cic.report.tables import Table, rows

@@ -9,11 +9,11 @@ import numpy as np
 
 from cic.api import load
 from cic.core.errors import UserError
-from cic.core.published import TITLES
+from cic.core.paper_scores import TITLES
 from cic.experiments.base import Experiment, Found, Member, Outcome, Planned, Setup, by_scale, pretrain, register
 from cic.experiments.behaviour import act, filmstrip, read_picture, save_picture, skills_of
-from cic.experiments.drawing import dots_panel, mean_text, picture_panel, styles
 from cic.experiments.measuring import FOLDER
+from cic.experiments.paper_figures import dots_panel, mean_text, picture_panel, styles
 from cic.report.figures import Panel, Plot
 from cic.report.score_tables import words
 from cic.report.tables import Table, rows

@@ -10,9 +10,9 @@ import numpy as np
 from cic.api import load
 from cic.experiments.base import Experiment, Found, Outcome, Planned, Setup, by_scale, pretrain, register, tasks_of
 from cic.experiments.behaviour import act
-from cic.experiments.drawing import mean_text, styles
-from cic.report.curves import curve
+from cic.experiments.paper_figures import mean_text, styles
 from cic.report.figures import Panel, Plot
+from cic.report.learning_curves import curve
 from cic.report.score_tables import words
 from cic.report.tables import many
 from cic.runs.contents import Series

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from cic.core.config import require
 from cic.core.errors import UserError, unknown
 from cic.core.types import Batch, Metrics
-from cic.learning.descent import Loss
 from cic.learning.networks import Critic
+from cic.learning.optim import Loss
 
 EDGE = 1 - 1e-6  # actions stay inside (-1, 1), where tanh's inverse exists
 Keep = Literal["trunk", "all", "none"]

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from cic.core.config import require
 from cic.core.types import Batch, Metrics
-from cic.learning.descent import Loss
 from cic.learning.learners.base import (
     EDGE,
     Descend,
@@ -29,6 +28,7 @@ from cic.learning.learners.base import (
     straight_through_clamp,
 )
 from cic.learning.networks import Actor, Critic
+from cic.learning.optim import Loss
 
 
 @dataclass(frozen=True)

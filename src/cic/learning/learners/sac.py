@@ -21,9 +21,9 @@ from torch import Tensor, nn
 
 from cic.core.config import require
 from cic.core.types import Batch, Metrics
-from cic.learning.descent import Loss
 from cic.learning.learners.base import EDGE, Descend, Learner, LearnerConfig, normal_like, register_learner
 from cic.learning.networks import Actor, Critic
+from cic.learning.optim import Loss
 
 LOG_STD = (-5.0, 2.0)
 

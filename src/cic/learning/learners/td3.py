@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from cic.core.config import require
 from cic.core.types import Batch, Metrics
-from cic.learning.descent import Loss
 from cic.learning.learners.base import EDGE, Descend, Keep, Learner, LearnerConfig, normal_like, register_learner
 from cic.learning.networks import Actor, Critic
+from cic.learning.optim import Loss
 
 
 @dataclass(frozen=True)

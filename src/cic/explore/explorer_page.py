@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cic.core.types import Array
+from cic.explore.loaded_agent import Subject, spelled
 from cic.explore.skill_map import CLUSTER, SkillMap
-from cic.explore.subject import Subject, spelled
 from cic.runs.contents import Selection
 
 FIELD = "skill"

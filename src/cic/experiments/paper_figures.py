@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cic.core.published import TITLES
+from cic.core.paper_scores import TITLES
 from cic.experiments.base import Found
 from cic.report.figures import Panel
 from cic.report.statistics import standard_error

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from cic.core.errors import UserError
 from cic.core.types import Array, Batch, Spaces
 from cic.learning.replay import Replay
-from cic.training.regression import fitted, standardiser
+from cic.training.reward_model import fitted, standardiser
 
 Arrays = dict[str, npt.NDArray[Any]]
 

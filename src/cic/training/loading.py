@@ -19,11 +19,11 @@ from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent, build_agent
 from cic.runs.folder import Run
 from cic.runs.storage import load_weights
-from cic.runs.values import plain, read_object
-from cic.training.limits import check_device, check_memory, check_numbers
+from cic.runs.untrusted_json import plain, read_object
+from cic.training.checkpoint_checks import weights_limit
 from cic.training.phase import Phase
 from cic.training.phases import config_of, phase_of
-from cic.training.restoring import weights_limit
+from cic.training.preflight import check_device, check_memory, check_numbers
 
 TRUST = "CIC_TRUST"
 """An environment variable: with the value 1, environments of run folders are made whatever they import."""

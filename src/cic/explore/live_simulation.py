@@ -10,7 +10,7 @@ import numpy.typing as npt
 from cic.core.types import Array
 from cic.envs.bodies import Poses, main_body
 from cic.explore.judging import Judge
-from cic.explore.subject import Subject
+from cic.explore.loaded_agent import Subject
 
 JUDGED = 2
 """Every so many steps: it costs as much as the rest of a step."""

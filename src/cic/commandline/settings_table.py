@@ -4,7 +4,7 @@
 answer at once, so a copy of that table is kept in `cic/data/settings.json`; a test compares the two. A method that the
 copy does not know (a plug-in, or one of `--import`) is described afresh.
 
-    python -m cic.commandline.settings        # after a change of settings: writes the copy anew
+    python -m cic.commandline.settings_table        # after a change of settings: writes the copy anew
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cic.explore.page import CATEGORIES
-from cic.explore.simulation import Simulation
+from cic.explore.explorer_page import CATEGORIES
+from cic.explore.live_simulation import Simulation
 
 Doubles = npt.NDArray[np.float64]
 SIDES = ("left", "right")

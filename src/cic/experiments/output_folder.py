@@ -20,7 +20,7 @@ from cic.core.config import from_dict, to_dict
 from cic.core.errors import UserError
 from cic.experiments.base import Planned, Setup
 from cic.runs.storage import write_json
-from cic.runs.values import plain, read_object
+from cic.runs.untrusted_json import plain, read_object
 from cic.sweep.plan import Entry
 
 MARK = "reproduce.json"

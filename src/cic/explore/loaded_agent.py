@@ -16,11 +16,11 @@ from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent
 from cic.learning.objectives import SkillSpace
 from cic.runs import contents, records
+from cic.runs.bundled import shipped
 from cic.runs.contents import Selection
 from cic.runs.folder import Run
-from cic.runs.shipped import shipped
-from cic.runs.values import plain
-from cic.training.opening import open_env
+from cic.runs.untrusted_json import plain
+from cic.training.loading import open_env
 from cic.training.phases import config_of, phase_of
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cic.core.types import Array
+from cic.explore.live_simulation import Simulation
+from cic.explore.loaded_agent import Subject
 from cic.explore.shapes import Figure, figure
-from cic.explore.simulation import Simulation
 from cic.explore.stage import Stage
-from cic.explore.subject import Subject
 
 MOST_STEPS = 5
 """In one frame: a machine that is too slow shows a slower world, not an ever older one."""
