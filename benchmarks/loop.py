@@ -21,21 +21,20 @@ from cic.api import make_agent
 from cic.core.config import to_dict
 from cic.runs.folder import Run
 from cic.training.loop import Loop
-from cic.training.pretraining import Pretraining
+from cic.training.pretraining import pretrain
+from cic.training.script import Segment
 from cic.training.settings import override, pretrain_defaults
 
 WARMUP, COMPILING = 1_000, 20
 
 
-class Stamped(Pretraining):
-    """Pre-training that notes when each step was done."""
+class Stamped(Loop[Any]):
+    """A loop that records when each step was done."""
 
-    def __init__(self, config: Any) -> None:
-        super().__init__(config)
-        self.stamps: list[float] = []
+    stamps: list[float]
 
-    def at_boundary(self) -> None:
-        super().at_boundary()
+    def _tick(self, segment: Segment) -> None:
+        super()._tick(segment)
         self.stamps.append(time.perf_counter())
 
 
@@ -46,7 +45,7 @@ def measure(size: Size, domain: str) -> tuple[float, float, float]:
     settings |= {"warmup": WARMUP, "steps": WARMUP + COMPILING + steps, "checkpoint_every": 10**9, "log_every": 1_000}
     config = override(pretrain_defaults(domain), settings)
     updating: list[float] = []
-    agent, phase = make_agent(Pretraining, config), Stamped(config)
+    agent = make_agent(config)
     update = agent.update
 
     def timed(*args: Any, **kwargs: Any) -> Any:
@@ -57,10 +56,11 @@ def measure(size: Size, domain: str) -> tuple[float, float, float]:
 
     with tempfile.TemporaryDirectory() as folder, patch.object(agent, "update", timed):
         run = Run.plan(Path(folder) / "run", "pretrain", to_dict(config))
-        loop = Loop(run, config, envs.make(domain, num_envs=1, seed=0), agent, phase, quiet=True)
+        loop = Stamped(run, config, envs.make(domain, num_envs=1, seed=0), agent, pretrain, quiet=True)
+        loop.stamps = []
         run.create(__version__, None)
         loop.train()
-    total = phase.stamps[-1] - phase.stamps[-1 - steps]
+    total = loop.stamps[-1] - loop.stamps[-1 - steps]
     updates = sum(updating[-1 - steps // 2 : -1])  # the last one comes after the last step
     return 1e3 * total / steps, 1e3 * updates / steps, environment_ms(domain)
 

@@ -19,8 +19,7 @@ from cic.envs.catalogue import Quantity
 from cic.learning.objectives import Objective, SkillSpace, get_objective
 from cic.runs.folder import Inheritance, Run
 from cic.training.loop import Loop
-from cic.training.phase import Phase
-from cic.training.phases import PHASES
+from cic.training.script import Call, Script, Segment
 from cic.training.settings import FinetuneConfig, finetune_defaults, override, pretrain_defaults
 
 SMALL: dict[str, Any] = {"hidden": 16, "batch": 16, "warmup": 40, "log_every": 20}
@@ -130,7 +129,7 @@ class WatchedEnv(Part):
         return outcome
 
     def reset(self, **arguments: Any) -> Any:
-        if arguments.get("options"):
+        if arguments.get("options") and self.tape.reset:
             self.tape.reset[-1] |= arguments["options"]["reset_mask"]
             self.tape.seeds += [arguments["seed"]] if arguments.get("seed") is not None else []
         outcome = self._part.reset(**arguments)
@@ -162,7 +161,7 @@ class FakeAgent:
         self.weight = torch.zeros(2)
         self.updates, self.poisoned_at = 0, poisoned_at
 
-    def act(self, obs: np.ndarray, skill: np.ndarray, *, explore: bool = False) -> np.ndarray:
+    def act(self, obs: np.ndarray, skill: np.ndarray, *, explore: bool = False, actor: Any = None) -> np.ndarray:
         action: np.ndarray = np.sin(obs + np.broadcast_to(skill, (len(obs), 4))[:, :2] + self.weight.numpy())
         return action.astype(np.float32)
 
@@ -225,56 +224,15 @@ class PoisonedAgent(Part):
         return metrics
 
 
-# ---- phases and loops ------------------------------------------------------------------------------------------
+# ---- scripts and loops -----------------------------------------------------------------------------------------
 
 
-class FakePhase(Phase):
-    """A constant skill, the policy's actions from the first step, and what it was told."""
-
-    intrinsic = True
-
-    def __init__(self, config: Any, inherited: Inheritance | None = None) -> None:
-        super().__init__(config, inherited)
-        self.told: list[np.ndarray] = []
-        self.restarts = 0
-
-    @staticmethod
-    def environment(config: Any) -> str:
-        return "nowhere"
-
-    title = "a fake"
-
-    @property
-    def first_update(self) -> int:
-        return int(self.config.warmup)
-
-    def tasks(self, env: Any) -> tuple[str, ...]:
-        return tuple(env.tasks)
-
-    def skills(self) -> tuple[np.ndarray, np.ndarray]:
-        copies = self.config.num_envs
-        return np.full((copies, 4), 0.5, np.float32), np.zeros(copies, np.bool_)
-
-    def uniform(self) -> bool:
-        return False
-
-    def after_step(self, reward: np.ndarray, done: np.ndarray) -> None:
-        self.told.append(reward.copy())
-
-    def after_restart(self) -> None:
-        self.restarts += 1
-
-    def measure(self) -> dict[str, float]:
-        return {"fake/told": float(len(self.told))}
-
-    def result(self) -> dict[str, Any]:
-        return {"told": len(self.told)}
-
-    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        return {"told": np.array(self.told).reshape(len(self.told), -1)}, {}
-
-    def restore(self, arrays: dict[str, np.ndarray], state: dict[str, Any]) -> None:
-        self.told = list(arrays["told"])
+def plain_script(loop: Loop[Any]) -> Script:
+    """A constant skill, and the policy's actions from the first step."""
+    yield Segment("train", until=loop.config.steps, skill=np.full(4, 0.5, np.float32))
+    yield Segment("last updates", until_update=loop.updates_due(loop.total_steps))
+    yield Call("log", loop.log)
+    return {"script": "plain"}
 
 
 def pretrain_config(domain: str = "gridworld", objective: str = "cic", **settings: Any) -> Any:
@@ -290,11 +248,32 @@ def finetune_config(task: str = TASK, objective: str = "cic", **settings: Any) -
     return FinetuneConfig(**vars(given), **origin, options=options)
 
 
-def make_loop(path: Path, kind: str, config: Any, env: Any = None, agent: Any = None, phase: Any = None) -> Loop:
+def make_loop(
+    path: Path,
+    kind: str,
+    config: Any,
+    env: Any = None,
+    agent: Any = None,
+    script: Any = None,
+    inherited: Inheritance | None = None,
+    loop_class: type[Loop[Any]] = Loop,
+) -> Loop[Any]:
     """A loop in a new folder or in the one that is there; the parts that are not given are real."""
-    cls = PHASES[kind]
     run = (
         Run(path) if (path / "config.json").exists() else Run.plan(path, kind, to_dict(config)).create({"version": "1"})
     )
-    env = env or envs.make(cls.environment(config), num_envs=config.num_envs, seed=config.seed)
-    return Loop(run, config, env, agent or api.make_agent(cls, config), phase or cls(config), quiet=True)
+    env = env or envs.make(config.environment, num_envs=config.num_envs, seed=config.seed)
+    agent, script = agent or api.make_agent(config), script or api.SCRIPTS[kind]
+    return loop_class(run, config, env, agent, script, inherited=inherited, quiet=True)
+
+
+def stopping_at(step: int) -> type[Loop[Any]]:
+    """A loop that is asked to stop once it has reached this step."""
+
+    class Stopping(Loop[Any]):
+        def _tick(self, segment: Segment) -> None:
+            super()._tick(segment)
+            if self.step >= step:
+                self.stop.by = "SIGINT"
+
+    return Stopping

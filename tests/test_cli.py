@@ -23,7 +23,7 @@ import cic
 from cic import cli, envs
 from cic.core.errors import Interrupted
 from cic.runs.folder import FORMAT, Run
-from cic.training.phases import config_of
+from cic.training.loading import config_of
 
 SMALL: dict[str, Any] = {"scale": "smoke", "hidden": 16, "batch": 16, "quiet": True}
 TASK = "gridworld-reach_top_left"

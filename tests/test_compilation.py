@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import torch
 from agent_setup import BATCH, batches, make_agent
+from fakes import make_loop, stopping_at
 
 import cic
-from cic import api, envs
-from cic.core.config import to_dict
 from cic.core.errors import Interrupted
 from cic.learning import compilation
 from cic.learning.agent import Agent
@@ -20,8 +19,6 @@ from cic.learning.compilation import LONG_RUN, Compiled, wanted
 from cic.learning.learners import learners
 from cic.learning.objectives import get_objective, objectives
 from cic.runs.folder import Run
-from cic.training.loop import Loop
-from cic.training.pretraining import Pretraining
 from cic.training.settings import override, pretrain_defaults
 
 needs_compiler = pytest.mark.skipif(compilation.missing() is not None, reason=str(compilation.missing()))
@@ -135,12 +132,6 @@ def test_compiled_updates_equal_plain_ones(objective: str, learner: str) -> None
         assert torch.linalg.norm(one - other) < 1e-4 * torch.linalg.norm(one) + 1e-5, name
 
 
-class StopsAt200(Pretraining):
-    def at_boundary(self) -> None:
-        if self.loop.step >= 200:
-            self.loop.stop.by = "SIGINT"
-
-
 @pytest.mark.slow
 @needs_compiler
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
@@ -148,12 +139,10 @@ def test_a_compiled_run_resumes_to_the_bit(tmp_path: Path) -> None:
     changes = {"compile": "on", "steps": 300, "checkpoint_every": 10_000}
     config = override(pretrain_defaults("gridworld", scale="smoke"), changes)
     whole = cic.pretrain(config, out=tmp_path / "whole", quiet=True)
-    env = envs.make("gridworld", num_envs=1, seed=config.seed)
-    run = Run.plan(tmp_path / "stopped", "pretrain", to_dict(config)).create({"version": cic.__version__})
-    agent = api.make_agent(Pretraining, config)
+    stopped = make_loop(tmp_path / "stopped", "pretrain", config, loop_class=stopping_at(200))
     with pytest.raises(Interrupted, match="step 200"):
-        Loop(run, config, env, agent, StopsAt200(config), quiet=True).train()
-    again = cic.resume(run.path, quiet=True)
+        stopped.train()
+    again = cic.resume(stopped.run.path, quiet=True)
     one, other = (Run(finished.path).load_checkpoint() for finished in (whole, again))
     assert one is not None
     assert other is not None

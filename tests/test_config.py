@@ -16,12 +16,12 @@ from cic.core.errors import UserError, unknown
 from cic.learning.learners import LearnerConfig, get_learner, learners
 from cic.learning.learners.ddpg import DDPGConfig
 from cic.learning.objectives import get_objective, objectives
-from cic.training.selection import SearchConfig
 from cic.training.settings import (
     SCALES,
     FinetuneConfig,
     FinetuneSettings,
     PretrainConfig,
+    SearchConfig,
     config_from_dict,
     finetune_defaults,
     override,

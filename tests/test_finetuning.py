@@ -1,4 +1,4 @@
-"""Around finetuning: a library at the end of pre-training, the pull, and the check that keeps the better."""
+"""Around finetuning: the library at the end of pre-training, critic updates, and the comparison at the end."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from cic.core.errors import UserError
 from cic.learning.objectives import get_objective
 from cic.runs.folder import Inheritance, Run
 from cic.runs.storage import read_json
-from cic.training import finetuning
-from cic.training.finetuning import Finetuning, rank_correlation, resolve
+from cic.training.finetuning import compare, resolve
 from cic.training.library import STATES
 from cic.training.loop import Loop
+from cic.training.script import Cursor, Segment
 
 SKILL = 0.5
 
@@ -51,19 +51,18 @@ def constant(agent: Any, value: float) -> None:
         last.bias.fill_(float(np.arctanh(value)))
 
 
-def checked(path: Path, tuned: float, copies: int = 1, **settings: Any) -> tuple[Loop, Tape, dict[str, Any]]:
+def checked(path: Path, tuned: float, copies: int = 1, **settings: Any) -> tuple[Loop[Any], Tape, dict[str, Any]]:
     """A finetuning of a skill that does `SKILL` everywhere, and whose updates end in `tuned`."""
     config = finetune_config(num_envs=copies, steps=100 * copies, warmup=40 * copies, **settings)
-    source, tape = api.make_agent(Finetuning, config), Tape()
+    source, tape = api.make_agent(config), Tape()
     constant(source, SKILL)
-    phase = Finetuning(config, Inheritance(source.state_dict(), {}))
-    agent = WatchedAgent(Drifting(api.make_agent(Finetuning, config), tuned), tape)
+    agent = WatchedAgent(Drifting(api.make_agent(config), tuned), tape)
     env = WatchedEnv(PayingEnv([1000] * copies), tape)
-    loop = make_loop(path, "finetune", config, env, agent, phase)
+    loop = make_loop(path, "finetune", config, env, agent, inherited=Inheritance(source.state_dict(), {}))
     return loop, tape, loop.train()
 
 
-# ---- the check -------------------------------------------------------------------------------------------------
+# ---- the comparison --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("copies", [1, 3])
@@ -90,13 +89,21 @@ def test_the_better_of_skill_and_tuned_policy_is_kept(tmp_path: Path, tuned: flo
     ("alone", "tuned", "kept"),
     [([1, 2, 3], [0, 3, 4], "tuned"), ([1, 2, 3], [3, 1, 1], "skill"), ([0, 0, 0], [0, 0, 0], "skill")],
 )
-def test_the_check_is_decided_by_the_mean_over_starts(
+def test_the_comparison_is_decided_by_the_mean_over_starts(
     tmp_path: Path, alone: list[float], tuned: list[float], kept: str
 ) -> None:
-    loop, _, _ = checked(tmp_path / "run", 0.8, check_steps=24)
-    assert isinstance(loop.phase, Finetuning)
-    loop.phase.checked[:] = np.stack([np.transpose([alone, tuned]), np.ones((3, 2))], axis=2)
-    assert loop.phase._keep_the_better()["kept"] == kept
+    config = finetune_config(steps=100, check_steps=24)
+    loop = make_loop(tmp_path / "run", "finetune", config, FakeEnv([1000]), FakeAgent())
+    script = compare(loop, np.zeros(4, np.float32), torch.nn.Identity(), 76)
+    outcomes = [value for pair in zip(alone, tuned, strict=True) for value in pair]
+    cursor = Cursor(script)
+    for mean in outcomes:
+        segment = cursor.current
+        assert isinstance(segment, Segment)
+        assert (segment.skip, segment.act, segment.train) == (2, "mean", "none")
+        cursor.finish({"steps": 4, "reward": 2.0 * mean})
+    assert cursor.current is None
+    assert cursor.result == {"kept": kept, "checked": {"skill": alone, "tuned": tuned, "steps": 12}}
 
 
 def test_without_a_check_the_tuned_policy_is_kept_and_every_update_made(tmp_path: Path) -> None:
@@ -107,25 +114,13 @@ def test_without_a_check_the_tuned_policy_is_kept_and_every_update_made(tmp_path
     assert loop.updates == 30
 
 
-def test_from_scratch_nothing_is_checked_and_nothing_pulls(tmp_path: Path) -> None:
-    config = finetune_config(steps=100, check_steps=20, pull=1.0)
+def test_from_scratch_there_is_nothing_to_compare_with(tmp_path: Path) -> None:
+    config = finetune_config(steps=100, check_steps=20)
     tape = Tape()
     env, agent = WatchedEnv(FakeEnv([1000]), tape), WatchedAgent(FakeAgent(), tape)
     result = make_loop(tmp_path / "run", "finetune", config, env, agent).train()
     assert result["kept"] == "tuned"
     assert len(tape.updates) == 30
-    assert all("anchor" not in batch.extras for batch in tape.batches)
-
-
-# ---- the pull --------------------------------------------------------------------------------------------------
-
-
-def test_the_pull_is_towards_the_skills_action_and_fades(tmp_path: Path) -> None:
-    _, tape, _ = checked(tmp_path / "run", 0.1, pull=2.0, pull_updates=10, search_steps=60)
-    pulls = [float(batch.extras["pull"]) if batch.extras else 0.0 for batch in tape.batches]
-    assert pulls == pytest.approx([2.0] * 10 + [2.0 * (1 - i / 10) for i in range(10)] + [0.0] * 10)
-    for batch in tape.batches[:20]:
-        np.testing.assert_allclose(batch.extras["anchor"].numpy(), SKILL, rtol=1e-5)
 
 
 # ---- when the actor starts -------------------------------------------------------------------------------------
@@ -136,62 +131,6 @@ def test_the_critic_learns_alone_for_as_many_updates_as_asked(tmp_path: Path, as
     """By default for those that came due in the search, beyond the warm-up."""
     _, tape, _ = checked(tmp_path / "run", 0.1, search_steps=60, critic_updates=asked)
     assert [actor for _, actor in tape.updates] == [False] * alone + [True] * (30 - alone)
-
-
-@pytest.mark.parametrize(("right", "start"), [(True, 5), (False, 20)])
-def test_the_actor_starts_sooner_once_the_critic_ranks_what_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, right: bool, start: int
-) -> None:
-    """`right`: the fake critic values each stored step by what came behind it, or by the opposite."""
-    monkeypatch.setattr(finetuning, "ASKED_EVERY", 5)
-    monkeypatch.setattr(finetuning, "FOLLOWING", 3)
-
-    class Knowing(Drifting):
-        def value(self, obs: np.ndarray, action: np.ndarray, skill: np.ndarray) -> np.ndarray:
-            ticks = obs[:, 1].astype(int)  # of the one episode
-            followed = [sum(0.99**i * tape.reward[tick + i][0] for i in range(3)) for tick in ticks]
-            return np.array(followed) * (1 if right else -1)
-
-    config = finetune_config(steps=100, warmup=40, search_steps=60, critic_rank=0.9, critic_updates=20)
-    source, tape = api.make_agent(Finetuning, config), Tape()
-    phase = Finetuning(config, Inheritance(source.state_dict(), {}))
-    agent = WatchedAgent(Knowing(api.make_agent(Finetuning, config), 0.1), tape)
-    make_loop(tmp_path / "run", "finetune", config, WatchedEnv(PayingEnv([1000]), tape), agent, phase).train()
-    assert [actor for _, actor in tape.updates].index(True) == start
-
-
-def test_rank_correlation_is_spearmans() -> None:
-    rng = np.random.default_rng(0)
-    a = rng.permutation(50).astype(np.float64)
-    b = a + rng.normal(0, 10, 50)
-    expected = 1 - 6 * np.sum((a - np.argsort(np.argsort(b))) ** 2) / (50 * (50**2 - 1))  # without ties
-    assert rank_correlation(a, b) == pytest.approx(expected)
-    assert rank_correlation(a, np.exp(a)) == pytest.approx(1)
-    assert rank_correlation(a, np.ones(50)) == 0, "nothing to rank"
-
-
-# ---- the second proposal ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("prefers_skill", [True, False])
-def test_the_critic_picks_between_the_policys_action_and_the_skills_own(tmp_path: Path, prefers_skill: bool) -> None:
-    class Judging(Drifting):
-        def value(self, obs: np.ndarray, action: np.ndarray, skill: np.ndarray) -> np.ndarray:
-            near_skill = -np.abs(action[:, 0] - SKILL)
-            return near_skill if prefers_skill else -near_skill
-
-    config = finetune_config(steps=100, warmup=40, second_proposal=True)
-    source, tape = api.make_agent(Finetuning, config), Tape()
-    constant(source, SKILL)
-    phase = Finetuning(config, Inheritance(source.state_dict(), {}))
-    agent = WatchedAgent(Judging(api.make_agent(Finetuning, config), -0.9), tape)
-    make_loop(tmp_path / "run", "finetune", config, WatchedEnv(PayingEnv([1000]), tape), agent, phase).train()
-    first = tape.updates[0][0] + 1  # from the step after the first update on
-    acted = np.array(tape.action[first:])[:, 0]
-    if prefers_skill:
-        np.testing.assert_allclose(acted, SKILL, rtol=1e-5)  # without noise
-    else:
-        assert (np.abs(acted - SKILL) > 0.3).all()
 
 
 # ---- the library -----------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from cic.learning.networks import Critic
 from cic.learning.objectives import NoOptions, Objective, SkillSpace, base, register
 from cic.runs.folder import Run
 from cic.training.loop import Loop
-from cic.training.pretraining import Pretraining
+from cic.training.pretraining import pretrain
 from cic.training.settings import override, pretrain_defaults
 
 every_learner = pytest.mark.parametrize("learner", list(learners()))
@@ -301,9 +301,9 @@ def test_the_loop_provides_what_an_objective_needs(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
     register("demanding")(Demanding)
     config = override(pretrain_defaults("gridworld", "demanding", "smoke"), {"steps": 120, "num_envs": 2})
-    agent = api.make_agent(Pretraining, config)
+    agent = api.make_agent(config)
     run = Run.plan(tmp_path / "run", "pretrain", to_dict(config)).create({"version": cic.__version__})
-    loop = Loop(run, config, envs.make("gridworld", num_envs=2, seed=0), agent, Pretraining(config), quiet=True)
+    loop = Loop(run, config, envs.make("gridworld", num_envs=2, seed=0), agent, pretrain, quiet=True)
     loop.train()
     objective, width = agent.objective, agent.spaces.obs
     assert isinstance(objective, Demanding)

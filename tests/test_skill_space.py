@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from cic.core.errors import UserError
 from cic.learning.objectives import SkillSpace
 from cic.training.searches import Problem, make_search
-from cic.training.selection import SearchConfig, default_skill
+from cic.training.searches.base import default_skill
+from cic.training.settings import SearchConfig
 
 COUNT = 20_000
 Draw = Callable[..., np.ndarray]
@@ -164,7 +165,7 @@ def test_the_skill_towards_a_step_is_on_the_sphere_or_the_nearest_corner() -> No
 @pytest.mark.parametrize("kind", ["cube", "normal"])
 def test_such_skills_are_searched_for_at_random_and_begin_on_the_first_axis(kind: str) -> None:
     space = SkillSpace(kind, 3)  # type: ignore[arg-type]
-    assert make_search(Problem(space, SearchConfig(), 100), "random").searching
+    assert make_search(Problem(space, SearchConfig(), 100), "random").searches
     with pytest.raises(UserError, match="does not fit"):
         make_search(Problem(space, SearchConfig(), 100), "grid")
     np.testing.assert_array_equal(default_skill(space), [1, 0, 0])

@@ -11,11 +11,11 @@ import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from fakes import FakeAgent, FakeEnv, FakePhase, Part, WatchedEnv, finetune_config, make_loop, pretrain_config, stop
+from fakes import FakeAgent, FakeEnv, WatchedEnv, finetune_config, make_loop, plain_script, pretrain_config, stop
 from helpers import steady
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -29,10 +29,11 @@ from cic.learning.objectives import SkillSpace, get_objective, objectives
 from cic.learning.replay import Replay
 from cic.runs.folder import Inheritance
 from cic.training.library import Library
-from cic.training.phases import PHASES
-from cic.training.searches import Problem, make_search, searches
-from cic.training.selection import RandomSkills, SearchConfig
+from cic.training.loop import Loop
+from cic.training.script import Segment
+from cic.training.searches import searches
 from cic.training.settings import override, pretrain_defaults
+from cic.training.skill_schedule import SkillSchedule
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -44,7 +45,17 @@ def short_regressions() -> Iterator[None]:
         yield
 
 
-Parts = Callable[[], tuple[Any, Any, Any]]
+class Setting(NamedTuple):
+    """A run that is repeated with and without disturbances."""
+
+    kind: str
+    config: Any
+    parts: Callable[[], tuple[Any, Any, Any]]
+    """Makes the environment, the agent and what the run inherits."""
+    script: Any = None
+
+
+SCRIPTS = ("plain", "pretrain", "collection", "cma", "halving", "fixed")
 TICKS = 60
 COPIES = [1, 3, 8]
 
@@ -53,15 +64,16 @@ COPIES = [1, 3, 8]
 
 
 class DrawnSkills:
-    """Pre-training's skills, of 3 copies that end now and then."""
+    """Pre-training's skills, of 3 environments whose episodes end now and then."""
 
     def __init__(self, space: SkillSpace) -> None:
-        self.rng = np.random.default_rng(0)
-        self.part, self.every = RandomSkills(space, 3, self.rng), space.every
+        self.rng, self.space = np.random.default_rng(0), space
+        self.part = SkillSchedule(3, space.dim, self.rng)
+        self.part.start_random(space)
 
     def tick(self, t: int) -> Any:
-        self.part.advance(np.array([t % 7 == 0, t % 11 == 0, False]), self.every)
-        return self.part.current.tolist(), self.part.begins.tolist()
+        self.part.advance(np.array([t % 7 == 0, t % 11 == 0, False]), self.space)
+        return self.part.current.tolist(), self.part.started.tolist()
 
     def state(self) -> Any:
         return self.part.state(), self.rng.bit_generator.state
@@ -69,36 +81,6 @@ class DrawnSkills:
     def restore(self, state: Any) -> None:
         self.part.restore(state[0])
         self.rng.bit_generator.state = state[1]
-
-
-class Searched:
-    """Finetuning's search, on rewards that depend on the skill and the moment."""
-
-    def __init__(self, space: SkillSpace, name: str) -> None:
-        rng = np.random.default_rng(1)
-        library = Library(space.sample(9, rng), rng.random((9, 6, 2), np.float32))
-        self.obs: list[np.ndarray] = []
-        self.reward: list[float] = []
-        problem = Problem(space, SearchConfig(name, trial_steps=3), 40, 2, 1, library, self._seen)
-        self.part = make_search(problem, name)
-
-    def _seen(self, steps: int) -> tuple[np.ndarray, np.ndarray]:
-        return np.array(self.obs[: steps - 1], np.float32), np.array(self.reward[: steps - 1], np.float32)
-
-    def tick(self, t: int) -> Any:
-        skill = self.part.current
-        if self.part.searching:
-            self.obs.append(skill[:2] + np.cos([t, 2 * t]))
-            self.reward.append(float(np.sin(t) - ((skill - 0.7) ** 2).sum()))
-            self.part.observe(np.array(self.reward[-1:], np.float32))
-        return skill.tolist(), self.part.table()
-
-    def state(self) -> Any:
-        return json.loads(json.dumps(self.part.state())), list(self.obs), list(self.reward)
-
-    def restore(self, state: Any) -> None:
-        self.obs, self.reward = state[1:]  # the replay's
-        self.part.restore(state[0])
 
 
 class Remembered:
@@ -161,12 +143,6 @@ class Learned:
 BOX, ONEHOT, SPHERE = SkillSpace("box", 4, every=5), SkillSpace("onehot", 4, every=5), SkillSpace("sphere", 4)
 PARTS: dict[str, tuple[Callable[[], Any], int]] = {
     **{f"skills on a {space.kind}": (partial(DrawnSkills, space), TICKS) for space in (BOX, ONEHOT, SPHERE)},
-    **{
-        f"search {name} on a {space.kind}": (partial(Searched, space, name), TICKS)
-        for name, cls in searches().items()
-        for space in (BOX, ONEHOT, SPHERE)
-        if space.kind in cls.fits
-    },
     "replay": (Remembered, TICKS),
     **{f"agent cic {name}": (partial(Learned, "cic", name), 6) for name in learners()},
 }
@@ -204,17 +180,16 @@ def test_what_an_objective_keeps_is_in_the_agents_state(objective: str) -> None:
 # ---- whole runs ------------------------------------------------------------------------------------------------
 
 
-class AskedPhase(Part):
-    """A phase at whose boundaries the loop saves, at moments that nobody asked for."""
+def asked_at(moments: set[int]) -> type[Loop[Any]]:
+    """A loop that also writes a checkpoint after these steps of its environments."""
 
-    def __init__(self, phase: Any, asked: set[int]) -> None:
-        super().__init__(phase)
-        self._asked = asked
+    class Asked(Loop[Any]):
+        def _tick(self, segment: Segment) -> None:
+            super()._tick(segment)
+            if self.step // self.config.num_envs in moments:
+                self.checkpoint()
 
-    def at_boundary(self) -> None:
-        self._part.at_boundary()
-        if self._part.loop.step // self._part.config.num_envs in self._asked:
-            self._part.loop.checkpoint()
+    return Asked
 
 
 def outcome(path: Path) -> dict[str, Any]:
@@ -233,13 +208,14 @@ def assert_same(got: dict[str, Any], expected: dict[str, Any]) -> None:
     assert [name for name in expected if got[name] != expected[name]] == []
 
 
-def lived(path: Path, kind: str, config: Any, parts: Parts, stops: set[int], asked: set[int]) -> dict[str, Any]:
+def lived(path: Path, setting: Setting, stops: set[int], asked: set[int]) -> dict[str, Any]:
     """A run that is stopped by the user after some ticks, asked for its state after others, and always resumed."""
     done = 0
     for tick in [*sorted(stops), None]:
-        env, agent, phase = parts()
+        env, agent, inherited = setting.parts()
         env = WatchedEnv(env, events={} if tick is None else {tick - done: stop()})
-        loop = make_loop(path, kind, config, env, agent, AskedPhase(phase, asked))
+        made = (setting.kind, setting.config, env, agent, setting.script, inherited)
+        loop = make_loop(path, *made, asked_at(asked))
         if tick is None:
             loop.train()
         else:
@@ -249,61 +225,60 @@ def lived(path: Path, kind: str, config: Any, parts: Parts, stops: set[int], ask
     return outcome(path)
 
 
-def fake_setting(name: str, copies: int) -> tuple[str, Any, Parts]:
-    """A phase with fakes all around it; the copies' episodes end at different times."""
-    shared: dict[str, Any] = {"num_envs": copies, "steps": 150 * copies, "warmup": 50 * copies, "log_every": 22}
-    shared |= {"update_every": 3 * copies, "replay": 120 * copies, "checkpoint_every": 10**6}
-    kind = "finetune" if name == "finetune" else "pretrain"
-    shared |= {"library": 2 * copies, "library_starts": 2, "library_steps": 15} if name == "library" else {}
-    own = {"search": "cma", "eval_every": 40 * copies, "trial_steps": 5 * copies}
-    config = finetune_config(**own, **shared) if kind == "finetune" else pretrain_config(**shared)
-    cls: Any = FakePhase if name == "fake" else PHASES[kind]
-    lengths = [17 + 5 * i for i in range(copies)]
-    return kind, config, lambda: (FakeEnv(lengths), FakeAgent(), cls(config))
+def fake_setting(name: str, num_envs: int) -> Setting:
+    """A script with fakes all around it; the environments' episodes end at different times."""
+    shared: dict[str, Any] = {"num_envs": num_envs, "steps": 150 * num_envs, "warmup": 50 * num_envs, "log_every": 22}
+    shared |= {"update_every": 3 * num_envs, "replay": 120 * num_envs, "checkpoint_every": 10**6}
+    lengths = [17 + 5 * i for i in range(num_envs)]
+    if name in searches():
+        own = {"search": name, "eval_every": 40 * num_envs, "trial_steps": 5 * num_envs}
+        config: Any = finetune_config(**own, **shared)
+        return Setting("finetune", config, lambda: (FakeEnv(lengths), FakeAgent(), None))
+    shared |= {"library": 2 * num_envs, "library_starts": 2, "library_steps": 15} if name == "collection" else {}
+    config = pretrain_config(**shared)
+    script = plain_script if name == "plain" else None
+    return Setting("pretrain", config, lambda: (FakeEnv(lengths), FakeAgent(), None), script)
 
 
-def real_setting(kind: str, copies: int) -> tuple[str, Any, Parts]:
+def real_setting(kind: str, num_envs: int) -> Setting:
     """An episode of point_mass and a little more, with a dozen updates."""
-    shared: dict[str, Any] = {"num_envs": copies, "steps": 1_050 * copies, "warmup": 200 * copies, "hidden": 8}
-    shared |= {"update_every": 60 * copies, "log_every": 150 * copies, "replay": 800 * copies}
-    shared |= {"checkpoint_every": 10**6}  # but for the end: the undisturbed run is never asked
-    own = {"search": "cem", "trial_steps": 10 * copies, "eval_every": 10**6, "eval_episodes": 1}
+    shared: dict[str, Any] = {"num_envs": num_envs, "steps": 1_050 * num_envs, "warmup": 200 * num_envs, "hidden": 8}
+    shared |= {"update_every": 60 * num_envs, "log_every": 150 * num_envs, "replay": 800 * num_envs}
+    shared |= {"checkpoint_every": 10**6}  # except at the end: the undisturbed run writes no other checkpoint
+    own = {"search": "cem", "trial_steps": 10 * num_envs, "eval_every": 10**6, "eval_episodes": 1}
     if kind == "pretrain":
         config: Any = pretrain_config("point_mass", skill_every=30, milestones=(), **shared)
     else:
         config = finetune_config("point_mass-reach_top_left", **own, **shared)
 
     def parts() -> tuple[Any, Any, Any]:
-        cls = PHASES[kind]
-        env = envs.make(cls.environment(config), num_envs=copies, seed=config.seed)
-        return env, api.make_agent(cls, config), cls(config)
+        env = envs.make(config.environment, num_envs=num_envs, seed=config.seed)
+        return env, api.make_agent(config), None
 
-    return kind, config, parts
+    return Setting(kind, config, parts)
 
 
-def adapting_setting(copies: int) -> tuple[str, Any, Parts]:
-    """From a pre-training with a library: search, pull, check and borrowed steps have something to remember."""
-    shared: dict[str, Any] = {"num_envs": copies, "steps": 150 * copies, "warmup": 30 * copies, "log_every": 22}
-    shared |= {"update_every": 9 * copies, "replay": 1_000 * copies, "checkpoint_every": 10**6, "eval_every": 10**6}
-    own = {"search": "library", "search_steps": 60 * copies, "trial_steps": 6 * copies}
-    config = finetune_config(
-        **shared, **own, check_steps=40 * copies, pull=1.0, pull_updates=8, eval_episodes=1, prior_data=0.5
-    )
-    source, rng = api.make_agent(PHASES["finetune"], config), np.random.default_rng(0)
+def adapting_setting(num_envs: int) -> Setting:
+    """From a pre-training with a library: search, comparison and relabelled replay have a state."""
+    shared: dict[str, Any] = {"num_envs": num_envs, "steps": 150 * num_envs, "warmup": 30 * num_envs, "log_every": 22}
+    shared |= {"update_every": 9 * num_envs, "replay": 1_000 * num_envs, "checkpoint_every": 10**6}
+    own = {"search": "library", "search_steps": 60 * num_envs, "trial_steps": 6 * num_envs, "eval_every": 10**6}
+    config = finetune_config(**shared, **own, check_steps=40 * num_envs, eval_episodes=1, prior_data=0.5)
+    source, rng = api.make_agent(config), np.random.default_rng(0)
     library = Library(rng.random((9, 4), np.float32), rng.random((9, 6, 2), np.float32))
     steps = {"obs": rng.random((50, 2), np.float32), "action": rng.random((50, source.spaces.action), np.float32)}
     steps |= {"terminated": np.zeros(50, np.bool_), "final": np.arange(50) % 10 == 9}
     inherited = Inheritance(source.state_dict(), library.arrays(), steps)
 
     def parts() -> tuple[Any, Any, Any]:
-        env = envs.make(config.task, num_envs=copies, seed=config.seed)
-        return env, api.make_agent(PHASES["finetune"], config), PHASES["finetune"](config, inherited)
+        env = envs.make(config.task, num_envs=num_envs, seed=config.seed)
+        return env, api.make_agent(config), inherited
 
-    return "finetune", config, parts
+    return Setting("finetune", config, parts)
 
 
 SETTINGS = {
-    **{f"{name} among fakes": partial(fake_setting, name) for name in ("fake", "pretrain", "library", "finetune")},
+    **{f"{name} among fakes": partial(fake_setting, name) for name in SCRIPTS},
     "a finetuning from skills": adapting_setting,
     **{f"a real {kind}": partial(real_setting, kind) for kind in ("pretrain", "finetune")},
 }
@@ -315,15 +290,15 @@ def test_a_run_goes_on_as_if_it_had_not_been_disturbed(
     name: str, copies: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     setting = SETTINGS[name](copies)
-    last = setting[1].steps // copies - 2
+    last = setting.config.steps // copies - 2
     moments, examples = st.integers(1, last), 1 if name.startswith("a real") else 4
-    undisturbed = lived(tmp_path_factory.mktemp("undisturbed") / "run", *setting, set(), set())
+    undisturbed = lived(tmp_path_factory.mktemp("undisturbed") / "run", setting, set(), set())
 
     @settings(steady, max_examples=examples)
     @given(stops=st.sets(moments, min_size=1, max_size=2), asked=st.sets(moments, max_size=3))
     @example(stops=set(), asked={last // 3})
     def disturb(stops: set[int], asked: set[int]) -> None:
-        disturbed = lived(tmp_path_factory.mktemp("disturbed") / "run", *setting, stops, asked)
+        disturbed = lived(tmp_path_factory.mktemp("disturbed") / "run", setting, stops, asked)
         assert_same(disturbed, undisturbed)
 
     disturb()

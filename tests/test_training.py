@@ -1,4 +1,4 @@
-"""The loop and its phases: what is stored is what happened, updates come when due, lines say what was measured."""
+"""The loop and its scripts: what is stored is what happened, updates are made when due, metrics are logged."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import torch
 from fakes import (
     FakeAgent,
     FakeEnv,
-    FakePhase,
     PoisonedAgent,
     Tape,
     WatchedAgent,
     WatchedEnv,
     finetune_config,
     make_loop,
+    plain_script,
     pretrain_config,
     stop,
 )
@@ -28,22 +28,21 @@ from fakes import (
 from cic import api, envs
 from cic.core.errors import Interrupted, UserError
 from cic.runs.folder import Run
-from cic.training.finetuning import Finetuning
+from cic.training.finetuning import finetune
 from cic.training.loop import Diverged, Loop
-from cic.training.pretraining import Pretraining
 
 
-def watched(path: Path, kind: str, config: Any, lengths: list[int], phase: Any = None) -> tuple[Loop, Tape]:
+def watched(path: Path, kind: str, config: Any, lengths: list[int], script: Any = None) -> tuple[Loop[Any], Tape]:
     """A loop of fakes with a tape of everything."""
     tape = Tape()
     env, agent = WatchedEnv(FakeEnv(lengths), tape), WatchedAgent(FakeAgent(), tape)
-    return make_loop(path, kind, config, env, agent, phase), tape
+    return make_loop(path, kind, config, env, agent, script), tape
 
 
-def bare(path: Path, lengths: list[int], **settings: Any) -> tuple[Loop, Tape]:
+def bare(path: Path, lengths: list[int], **settings: Any) -> tuple[Loop[Any], Tape]:
     """Nothing but the loop is real."""
     config = pretrain_config(num_envs=len(lengths), **{"warmup": 0} | settings)
-    return watched(path, "pretrain", config, lengths, FakePhase(config))
+    return watched(path, "pretrain", config, lengths, plain_script)
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -54,7 +53,7 @@ def status(path: Path) -> dict[str, Any]:
     return json.loads((path / "status.json").read_text())  # type: ignore[no-any-return]
 
 
-def stored(loop: Loop, copy: int) -> list[tuple[Any, ...]]:
+def stored(loop: Loop[Any], copy: int) -> list[tuple[Any, ...]]:
     """A copy's records in the replay, oldest first: (obs, action, reward, ended, skill), or (obs,) at an end."""
     replay, result = loop.replay, []
     assert replay.written[copy] <= replay.slots, "the tests here read a ring that is not yet full"
@@ -95,7 +94,6 @@ def test_the_replay_holds_what_happened(tmp_path: Path, lengths: list[int]) -> N
     assert (np.array(tape.reset) == ends).all(), "whoever ended begins anew, and nobody else"
     for copy in range(copies):
         assert stored(loop, copy) == happened(tape, copy)
-    assert (np.array(loop.phase.told) == np.array(tape.reward)).all()
 
 
 def test_each_step_begins_where_the_one_before_ended_or_anew(tmp_path: Path) -> None:
@@ -141,7 +139,6 @@ def test_lines_come_on_time(tmp_path: Path) -> None:
     loop.train()
     found = lines(tmp_path / "run")
     assert [line["step"] for line in found] == [0, 20, 40, 60, 80, 100, 110]
-    assert [line["fake/told"] for line in found] == [0, 20, 40, 60, 80, 100, 110], "what the phase measures"
     assert "critic/loss" in found[-1]
     assert "critic/loss" not in found[0]
 
@@ -167,7 +164,7 @@ def test_tensorboard_has_the_same_numbers(tmp_path: Path) -> None:
     bare(tmp_path / "run", [50], steps=80)[0].train()
     board = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
     board.Reload()
-    for name in ("critic/loss", "fake/told"):
+    for name in ("critic/loss", "reward/intrinsic"):
         shown = [(event.step, event.value) for event in board.Scalars(name)]
         known = [(line["step"], line[name]) for line in lines(tmp_path / "run") if name in line]
         assert len(known) > 2
@@ -184,7 +181,7 @@ def test_status_follows_the_run(tmp_path: Path) -> None:
     result = loop.train()
     assert seen == ["running"] * 80
     assert status(tmp_path / "run")["state"] == "finished"
-    assert result == {"told": 80, "step": 80} == json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result == {"script": "plain", "step": 80} == json.loads((tmp_path / "run" / "result.json").read_text())
 
 
 def test_an_error_in_the_environment_is_kept_in_the_status_and_frees_the_run(tmp_path: Path) -> None:
@@ -233,9 +230,7 @@ def test_an_environment_that_cannot_go_on_begins_anew_and_nothing_crosses_the_ga
         loop.train()
     again, tape = bare(tmp_path / "run", [50, 50], steps=160)
     again.env.exact_state = False
-    tape.reset.append(np.zeros(2, np.bool_))  # for the reset before the first step
     again.train()
-    assert again.phase.restarts == 1
     assert (tape.obs[0][:, 1] == 0).all(), "at an episode's beginning"
     for copy in range(2):
         at = copy * again.replay.slots + 31
@@ -259,8 +254,8 @@ def test_training_works_outside_of_the_main_thread(tmp_path: Path) -> None:
 def test_what_is_no_number_stops_the_run_before_it_is_saved(tmp_path: Path, log_every: int) -> None:
     config = pretrain_config(steps=200, checkpoint_every=30, log_every=log_every, warmup=40)
 
-    def start(poisoned_at: int | None) -> Loop:
-        return make_loop(tmp_path / "run", "pretrain", config, FakeEnv([50]), FakeAgent(poisoned_at), FakePhase(config))
+    def start(poisoned_at: int | None) -> Loop[Any]:
+        return make_loop(tmp_path / "run", "pretrain", config, FakeEnv([50]), FakeAgent(poisoned_at), plain_script)
 
     with pytest.raises(
         Diverged, match=r"critic/loss became nan by step [89].*checkpoint is that of step 60; a smaller"
@@ -277,7 +272,7 @@ def test_what_is_no_number_stops_the_run_before_it_is_saved(tmp_path: Path, log_
 )
 def test_the_metric_that_first_was_none_is_named(tmp_path: Path, name: str, metric: str) -> None:
     config = pretrain_config(steps=90, checkpoint_every=30, log_every=10)
-    agent = PoisonedAgent(api.make_agent(Pretraining, config), name, 20)
+    agent = PoisonedAgent(api.make_agent(config), name, 20)
     with pytest.raises(Diverged, match=rf"^{metric} became nan by step 8"):
         make_loop(tmp_path / "run", "pretrain", config, agent=agent).train()
     weights, step = Run(tmp_path / "run").weights()
@@ -287,18 +282,18 @@ def test_the_metric_that_first_was_none_is_named(tmp_path: Path, name: str, metr
 
 def test_what_is_no_number_is_found_before_an_evaluation(tmp_path: Path) -> None:
     config = finetune_config(steps=100, eval_every=51, log_every=1000)
-    agent = PoisonedAgent(api.make_agent(Finetuning, config), "reward", 5)
+    agent = PoisonedAgent(api.make_agent(config), "reward", 5)
     with pytest.raises(Diverged, match=r"^critic/loss became nan by step 5"):
         make_loop(tmp_path / "run", "finetune", config, agent=agent).train()
 
 
 def test_actions_must_be_numbers(tmp_path: Path) -> None:
     class Lost(FakeAgent):
-        def act(self, obs: np.ndarray, skill: np.ndarray, *, explore: bool = False) -> np.ndarray:
+        def act(self, obs: np.ndarray, skill: np.ndarray, *, explore: bool = False, actor: Any = None) -> np.ndarray:
             return np.full((len(obs), 2), np.nan, np.float32)
 
     config = pretrain_config(steps=20)
-    loop = make_loop(tmp_path / "run", "pretrain", config, FakeEnv([9]), Lost(), FakePhase(config))
+    loop = make_loop(tmp_path / "run", "pretrain", config, FakeEnv([9]), Lost(), plain_script)
     with pytest.raises(Diverged, match="actions are not finite at step 0: there is no checkpoint yet"):
         loop.train()
 
@@ -306,7 +301,7 @@ def test_actions_must_be_numbers(tmp_path: Path) -> None:
 # ---- pre-training ----------------------------------------------------------------------------------------------
 
 
-def pretraining(path: Path, lengths: list[int], **settings: Any) -> tuple[Loop, Tape]:
+def pretraining(path: Path, lengths: list[int], **settings: Any) -> tuple[Loop[Any], Tape]:
     return watched(path, "pretrain", pretrain_config(num_envs=len(lengths), **settings), lengths)
 
 
@@ -383,7 +378,7 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path: Path, num_envs: int) -> No
 # ---- finetuning ------------------------------------------------------------------------------------------------
 
 
-def finetuning(path: Path, copies: int = 1, **settings: Any) -> tuple[Loop, Tape]:
+def finetuning(path: Path, copies: int = 1, **settings: Any) -> tuple[Loop[Any], Tape]:
     return watched(path, "finetune", finetune_config(num_envs=copies, **settings), [50] * copies)
 
 
@@ -441,7 +436,7 @@ def test_evaluations_do_not_disturb_the_training(tmp_path: Path) -> None:
         make_loop(path, "finetune", finetune_config(steps=80, eval_every=every)).train()
         seen.append([line for line in lines(path) if "eval/return" not in line])
         evaluated = [line["step"] for line in lines(path) if "eval/return" in line]
-        assert evaluated == [*range(every, 80, every), 80]
+        assert evaluated == [step for step in range(every, 80, every) if step > 40] + [80], "once it trains"
     assert seen[0] == seen[1]
 
 
@@ -459,7 +454,5 @@ def test_the_result_is_the_mean_return_of_the_last_evaluation(tmp_path: Path) ->
 def test_a_search_that_does_not_fit_is_refused_before_anything_runs(tmp_path: Path) -> None:
     config = finetune_config(search="each")
     with pytest.raises(UserError, match="`each` does not fit box skills"):
-        Loop(
-            Run.plan(tmp_path / "run", "finetune", {}), config, envs.make(config.task), FakeAgent(), Finetuning(config)
-        )
+        Loop(Run.plan(tmp_path / "run", "finetune", {}), config, envs.make(config.task), FakeAgent(), finetune)
     assert not (tmp_path / "run").exists()

@@ -6,6 +6,7 @@ import dataclasses
 import secrets
 import sys
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.util import find_spec
@@ -26,14 +27,16 @@ from cic.learning.objectives import NoOptions, get_objective
 from cic.learning.validate import check_contract
 from cic.runs.folder import Inheritance, Run
 from cic.runs.provenance import provenance
+from cic.runs.storage import Arrays
 from cic.training.checkpoint_checks import fitting, weights_limit
 from cic.training.evaluation import rollout
-from cic.training.loading import check_source, chosen_skill, load_agent, make_agent, open_env
+from cic.training.finetuning import finetune as finetune_script
+from cic.training.loading import check_source, chosen_skill, config_of, load_agent, make_agent, open_env
 from cic.training.loop import Loop
-from cic.training.phase import Arrays, Phase
-from cic.training.phases import PHASES, config_of, phase_of
 from cic.training.preflight import check_device, check_memory, check_numbers
+from cic.training.pretraining import pretrain as pretrain_script
 from cic.training.relabelled_replay import SHARE, experienced
+from cic.training.script import Script
 from cic.training.settings import (
     FinetuneConfig,
     FinetuneSettings,
@@ -45,6 +48,9 @@ from cic.training.settings import (
     pretrain_defaults,
 )
 from cic.training.zero_shot import Reached, fresh_states, infer_skill, reach_goals, replayed_states, require_inference
+
+SCRIPTS: dict[str, Callable[[Loop[Any]], Script]] = {"pretrain": pretrain_script, "finetune": finetune_script}
+"""What each kind of run does."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +165,7 @@ class _Source:
 
 def _source(path: Path | str, at: int | None, domain: str, given: FinetuneSettings[Any]) -> _Source:
     run = Run(path)
-    if not phase_of(run).intrinsic:
+    if run.kind != "pretrain":
         raise UserError(f"{path} is a finetuning run: give the folder of a pre-training")
     config = config_of(run)
     if config.domain != domain and config.domain != given.task:
@@ -250,7 +256,7 @@ def resume(
     """
     opened = Run(run)
     if steps is not None:
-        opened.extend(steps, phase_of(opened).ending(config_of(opened)))
+        opened.extend(steps, config_of(opened).ending)
     elif (result := opened.result()) is not None:
         return _already_finished(opened, result)
     config = config_of(opened)
@@ -261,10 +267,9 @@ def resume(
     except UserError as error:
         raise UserError(f"{error}. Continue elsewhere, or here with --device cpu") from None
     check_source(opened, config, trust)
-    phase = phase_of(opened)
-    agent, env = _parts(phase, config)
+    agent, env = _parts(config)
     inherited = _inherited(opened, config, agent)
-    return Finished(opened.path, _loop(opened, config, env, agent, phase(config, inherited), quiet).train())
+    return Finished(opened.path, _loop(opened, config, env, agent, inherited, quiet).train())
 
 
 def _inherited(run: Run, config: Any, agent: Agent) -> Inheritance | None:
@@ -272,7 +277,7 @@ def _inherited(run: Run, config: Any, agent: Agent) -> Inheritance | None:
     try:
         return run.inherited(weights_limit(agent))
     except UserError:
-        if run.checkpoints() and not (config.check_steps or config.pull or config.second_proposal or config.prior_data):
+        if run.checkpoints() and not (config.check_steps or config.prior_data):
             return None
         raise
 
@@ -380,7 +385,7 @@ def reach(run: Path | str, goals: int, *, seed: int = 0, at: int | None = None) 
 def _pretrained(run: Run, at: int | None, num_envs: int, seed: int) -> tuple[Agent, VectorEnv]:
     """Its agent and as many copies of its domain."""
     config = config_of(run)
-    if not phase_of(run).intrinsic:
+    if run.kind != "pretrain":
         raise UserError(f"{run.path} is a finetuning run: give the folder of a pre-training")
     agent, _ = load_agent(run, config, at)
     return agent, open_env(run, num_envs=num_envs, seed=seed)
@@ -393,27 +398,26 @@ def _start(
     path: Path, kind: str, config: Any, inherited: Inheritance | None, quiet: bool, origin: str = ""
 ) -> Finished:
     """A new run. Its parts are made first, so that a mistake in the settings leaves no folder behind."""
-    phase = PHASES[kind](config, inherited)
-    agent, env = _parts(type(phase), config)
+    agent, env = _parts(config)
     run = Run.plan(path, kind, to_dict(config), agent.spaces)
-    loop = _loop(run, config, env, agent, phase, quiet)
+    loop = _loop(run, config, env, agent, inherited, quiet)
     title = get_objective(config.objective).title
     about = {"version": __version__, "title": title, "imports": imported(), **provenance(config.device)}
     run.create(about, inherited)
     if origin and not quiet:
-        print(f"{phase.title}  {origin}", file=sys.stderr)
+        print(f"{config.title}  {origin}", file=sys.stderr)
     return Finished(path, loop.train())
 
 
-def _parts(phase: type[Phase], config: Any) -> tuple[Agent, VectorEnv]:
+def _parts(config: Any) -> tuple[Agent, VectorEnv]:
     """What a loop is made of, if there is room for it."""
     check_numbers(config)
     torch.set_num_threads(config.threads)  # before the first weights: threads decide the last bits of their QR
-    env = envs.make(phase.environment(config), num_envs=config.num_envs, seed=config.seed, timeout=config.env_timeout)
+    env = envs.make(config.environment, num_envs=config.num_envs, seed=config.seed, timeout=config.env_timeout)
     try:
         check_memory(config, env.spaces, len(env.tasks))
-        agent = make_agent(phase, config, env.spaces)
-        if phase.intrinsic:
+        agent = make_agent(config, env.spaces)
+        if config.intrinsic:
             check_contract(agent.objective, config.objective)
             require(
                 getattr(config.options, "plane", ()) is not None,
@@ -426,9 +430,9 @@ def _parts(phase: type[Phase], config: Any) -> tuple[Agent, VectorEnv]:
         raise
 
 
-def _loop(run: Run, config: Any, env: VectorEnv, agent: Agent, phase: Phase, quiet: bool) -> Loop:
+def _loop(run: Run, config: Any, env: VectorEnv, agent: Agent, inherited: Inheritance | None, quiet: bool) -> Loop[Any]:
     try:
-        return Loop(run, config, env, agent, phase, quiet)
+        return Loop(run, config, env, agent, SCRIPTS[run.kind], inherited=inherited, quiet=quiet)
     except MemoryError:  # a replay that the run would never fill is still asked for
         env.close()
         raise UserError(

@@ -58,7 +58,7 @@ def forged(case: Case) -> str:
     elif what == "state":
         forge_state(newest(case.path), lambda state: mutate(state, case.rng))
     else:
-        name = str(case.rng.choice(["agent", "optimisers", "replay", "env", "loop", "phase"]))
+        name = str(case.rng.choice(["agent", "optimisers", "replay", "env", "loop", "batches", "coverage"]))
         forge_arrays(newest(case.path), name, lambda arrays: _change_array(arrays, case.rng))
 
     def resume() -> None:

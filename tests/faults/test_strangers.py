@@ -217,7 +217,7 @@ def test_a_generator_of_another_device_begins_anew(skills: Path, tmp_path: Path)
     with pytest.raises(UserError, match="does not fit"):
         cic.resume(path, quiet=True)
     forge(path, lambda header: header["config"].__setitem__("device", "cuda"))
-    with pytest.warns(UserWarning, match="another device.*not to the bit"):
+    with pytest.warns(UserWarning, match="another device.*not bit-exact"):
         assert cic.resume(path, quiet=True, device="cpu").result["step"] == PRETRAIN["steps"]
 
 
@@ -249,14 +249,13 @@ STATES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a step beyond the end": lambda state: state.update(step=10**13),
     "a negative step": lambda state: state.update(step=-1),
     "text for a count": lambda state: state.update(updates="7"),
-    "updates that were not due": lambda state: state.update(updates=10**9),
+    "updates beyond any machine": lambda state: state.update(updates=10**13),
     "true for a count": lambda state: state.update(updates=True),
     "a far next line": lambda state: state.update(next_log=2**70),
     "no generator": lambda state: state.pop("rng"),
     "another generator": lambda state: state["rng"].update(bit_generator="MT19937"),
     "a generator of text": lambda state: state["rng"]["state"].update(state="x"),
-    "a list for a phase": lambda state: state.update(phase=[]),
-    "an odd phase": lambda state: state.update(phase={"counted": -5}),
+    "no script": lambda state: state.pop("script"),
     "text for a result": lambda state: state.update(result="done"),
 }
 
@@ -280,20 +279,24 @@ def test_a_checkpoint_without_its_logs_is_refused_with_a_sentence(skills: Path, 
         cic.resume(path, quiet=True)
 
 
-SEARCHES: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "lists of different lengths": lambda phase: phase["totals"].pop(),
-    "a million trials": lambda phase: phase.update(steps=[4] * 10**6, totals=[0.0] * 10**6),
-    "steps of text": lambda phase: phase.update(steps=["4"] * len(phase["steps"])),
-    "a skill of two numbers": lambda phase: phase.update(chosen=[0.5, 0.5]),
-    "a skill of text": lambda phase: phase.update(chosen="best"),
-    "no lists": lambda phase: phase.update(steps=3, totals=None),
+OUTCOMES: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "no list": lambda state: state.update(script=3),
+    "no outcomes": lambda state: state.update(script=[]),
+    "another script": lambda state: state["script"][0][0].__setitem__(0, "warmup"),
+    "an outcome without a value": lambda state: state["script"][0][0].pop(),
+    "a stage that is not there": lambda state: state["script"].append([]),
+    "more outcomes than instructions": lambda state: state["script"][0].extend([["train", None]] * 100),
+    "a skill of two numbers": lambda state: state["script"][0][0][1].update(skill=[0.5, 0.5]),
+    "a skill of text": lambda state: state["script"][0][0][1].update(skill="best"),
+    "no search": lambda state: state["script"][0][0].__setitem__(1, None),
+    "an odd segment": lambda state: state.update(outcome={"steps": "4"}),
 }
 
 
-@pytest.mark.parametrize("change", SEARCHES)
-def test_an_odd_search_is_refused_with_a_sentence(tuned: Path, tmp_path: Path, change: str) -> None:
+@pytest.mark.parametrize("change", OUTCOMES)
+def test_odd_outcomes_of_a_script_are_refused_with_one_message(tuned: Path, tmp_path: Path, change: str) -> None:
     path = stopped(tuned, tmp_path / "run")
-    forge_state(newest(path), lambda state: SEARCHES[change](state["phase"]))
+    forge_state(newest(path), OUTCOMES[change])
     with pytest.raises(UserError, match="does not fit its config"):
         cic.resume(path, quiet=True)
 
@@ -311,7 +314,7 @@ ARRAYS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
     "an unknown optimiser": ("optimisers", lambda a: a.update({"extra.0.exp_avg": np.zeros(1, np.float32)})),
     "a short generator": ("optimisers", lambda a: a.update(generator=np.zeros(7, np.uint8))),
     "observations of another shape": ("loop", lambda a: a.update(obs=np.zeros((2, 2), np.float32))),
-    "cells of another grid": ("phase", lambda a: a.update(visited=np.zeros(3, np.bool_))),
+    "cells of another grid": ("coverage", lambda a: a.update(visited=np.zeros(3, np.bool_))),
     "a generator outside of its words": ("env", lambda a: a["random"].__setitem__((0, 624), 10**9)),
     "an environment of two copies": ("env", lambda a: a.update(cells=np.zeros((2, 2), np.int64))),
 }

@@ -7,24 +7,15 @@ from typing import Any
 
 import pytest
 import torch
+from fakes import make_loop, stopping_at
 
 import cic
-from cic import api, envs
-from cic.core.config import to_dict
 from cic.core.errors import Interrupted
 from cic.runs.folder import Run
-from cic.training.loop import Loop
-from cic.training.pretraining import Pretraining
 from cic.training.settings import override, pretrain_defaults
 
 METHODS = ["becl", "csf", "dads", "fb", "hilp", "lsd", "metra", "ssn4hrl", "valor", "vic", "visr"]
 SMALL: dict[str, Any] = {"steps": 130, "warmup": 60, "hidden": 8, "batch": 8, "checkpoint_every": 1_000}
-
-
-class StopsAt95(Pretraining):
-    def at_boundary(self) -> None:
-        if self.loop.step >= 95:
-            self.loop.stop.by = "SIGINT"
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -32,11 +23,10 @@ def test_a_stopped_run_ends_with_the_same_bits(method: str, tmp_path: Path) -> N
     changes = SMALL | ({"certainty": 0.05} if method == "valor" else {})  # so that its curriculum moves
     config = override(pretrain_defaults("gridworld", method, "smoke"), changes)
     whole = cic.pretrain(config, out=tmp_path / "whole", quiet=True)
-    run = Run.plan(tmp_path / "stopped", "pretrain", to_dict(config)).create({"version": cic.__version__})
-    agent, env = api.make_agent(Pretraining, config), envs.make("gridworld", num_envs=1, seed=config.seed)
+    stopped = make_loop(tmp_path / "stopped", "pretrain", config, loop_class=stopping_at(95))
     with pytest.raises(Interrupted, match="step 95"):
-        Loop(run, config, env, agent, StopsAt95(config), quiet=True).train()
-    again = cic.resume(run.path, quiet=True)
+        stopped.train()
+    again = cic.resume(stopped.run.path, quiet=True)
     one, other = (Run(finished.path).load_checkpoint() for finished in (whole, again))
     assert one is not None
     assert other is not None

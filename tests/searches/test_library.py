@@ -10,14 +10,15 @@ import torch
 from helpers import steady
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stepped_search import SteppedSearch
 
 from cic.core.errors import UserError
 from cic.core.types import Spaces
 from cic.learning.objectives import SkillSpace
 from cic.learning.replay import Replay
 from cic.training.library import STATES, Library, distances, from_replay, predicted_scores
-from cic.training.searches import Problem, Search, make_search
-from cic.training.selection import SearchConfig
+from cic.training.searches import Problem, make_search
+from cic.training.settings import SearchConfig
 
 BOX = SkillSpace("box", 2)
 
@@ -175,7 +176,7 @@ class Plane:
         self.at, self.copies, self.reach, self.begun = np.zeros(2), copies, reach, 0
         library = Library(skills, (shares * skills[:, None]).astype(np.float32))
         problem = Problem(BOX, SearchConfig(**config), budget, 0, copies, library, self.seen)
-        self.search: Search = make_search(problem, "library")
+        self.search = SteppedSearch(problem, "library")
         best = np.argmin(((skills - self.goal) ** 2).sum(axis=1))
         self.best_skill = skills[best]
 
@@ -196,7 +197,8 @@ class Plane:
             self.reward.append(reward)
             self.search.observe(reward)
             steps += self.copies
-            if len(self.search.trials) > tried and self.search.fresh:
+            candidate = self.search.candidate
+            if len(self.search.trials) > tried and candidate is not None and candidate.start is not None:
                 self.at = np.zeros(2)
         return steps
 
@@ -214,17 +216,15 @@ def test_the_best_skill_of_the_library_is_found_though_few_are_tried(copies: int
 
 
 @pytest.mark.usefixtures("short_regressions")
-def test_finalists_begin_with_an_episode_and_those_who_label_do_not() -> None:
+def test_only_the_trials_of_finalists_start_with_a_reset() -> None:
     plane = Plane(400, trial_steps=50, finalists=2)
-    fresh = []
-    while plane.search.searching:
-        fresh.append(plane.search.fresh)
-        plane.obs.append(plane.at)
-        plane.reward.append(np.zeros(1))
-        plane.search.observe(np.zeros(1, np.float32))
-    assert fresh == [False] * 100 + [True] * 300
+    plane.play()
+    assert [(trial.steps, trial.candidate.start) for trial in plane.search.trials] == [
+        *[(50, None)] * 2,
+        *[(50, start) for _ in range(2) for start in range(3)],
+    ]
 
 
 def test_without_a_library_the_search_says_what_to_do() -> None:
-    with pytest.raises(UserError, match="choose --search halving, or pre-train anew"):
+    with pytest.raises(UserError, match="choose --search halving, or repeat"):
         make_search(Problem(BOX, SearchConfig(), 100), "library")

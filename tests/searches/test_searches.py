@@ -1,4 +1,4 @@
-"""What every search does: candidates, fairness, the record, and going on from it."""
+"""Every search: its candidates, equal treatment of them, and the table of trials."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ import pytest
 from helpers import steady
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stepped_search import SteppedSearch
 
 from cic.core.errors import UserError
 from cic.learning.objectives import SkillSpace
-from cic.training.searches import Problem, Search, make_search, searches
-from cic.training.selection import SearchConfig, default_skill
+from cic.training.searches import Problem, searches
+from cic.training.searches.base import default_skill
+from cic.training.settings import SearchConfig
 
 BOX, SPHERE, ONEHOT, NONE = SkillSpace("box", 6), SkillSpace("sphere", 5), SkillSpace("onehot", 4), SkillSpace()
 Score = Callable[[np.ndarray], float]
 
 
-def search(space: SkillSpace, name: str, budget: int = 4000, seed: int = 0, **config: Any) -> Search:
+def search(space: SkillSpace, name: str, budget: int = 4000, seed: int = 0, **config: Any) -> SteppedSearch:
     num_envs = config.pop("num_envs", 1)
-    return make_search(Problem(space, SearchConfig(name, **config), budget, seed, num_envs), name)
+    return SteppedSearch(Problem(space, SearchConfig(name, **config), budget, seed, num_envs), name)
 
 
-def play(running: Search, score: Score, budget: int = 4000, num_envs: int = 1) -> list[np.ndarray]:
+def play(running: SteppedSearch, score: Score, budget: int = 4000, num_envs: int = 1) -> list[np.ndarray]:
     """The skill that acted at each step."""
     acted = []
     for _ in range(0, budget, num_envs):
@@ -41,11 +43,11 @@ def quadratic(goal: float) -> Score:
     return lambda skill: -float(((skill - goal) ** 2).sum())
 
 
-def skills_of(running: Search) -> np.ndarray:
+def skills_of(running: SteppedSearch) -> np.ndarray:
     return np.array([trial.skill for trial in running.trials])
 
 
-def steps_of(running: Search) -> list[int]:
+def steps_of(running: SteppedSearch) -> list[int]:
     return [trial.steps for trial in running.trials]
 
 
@@ -138,7 +140,7 @@ def test_fixed_tries_nothing_and_takes_the_constant() -> None:
 def test_regression_acts_at_random_and_takes_what_the_method_infers(known: bool) -> None:
     inferred = np.array([0, 0, 1, 0, 0], np.float32)
     problem = Problem(SPHERE, SearchConfig(), 450, infer=lambda: inferred if known else None)
-    running = make_search(problem, "regress")
+    running = SteppedSearch(problem, "regress")
     play(running, lambda skill: float(skill[1]), 450)
     assert steps_of(running) == [100] * 4 + [50]
     tried = skills_of(running)
@@ -215,7 +217,7 @@ def test_if_no_return_is_a_number_the_default_is_kept() -> None:
     json.dumps(table, allow_nan=False)
 
 
-# ---- the record and its return ---------------------------------------------------------------------------------
+# ---- the table of trials ---------------------------------------------------------------------------------------
 
 
 def test_the_table_says_what_was_tried_and_what_came_of_it() -> None:
@@ -231,30 +233,6 @@ def test_the_table_says_what_was_tried_and_what_came_of_it() -> None:
             for i, total in enumerate((1, 4, 2, 3))
         ],
     }
-
-
-@pytest.mark.parametrize("cut", [0, 1, 9, 10, 11, 79, 80, 123, 240, 399, 400])
-@pytest.mark.parametrize(
-    ("space", "name"), [(BOX, "grid"), (BOX, "random"), (BOX, "cem"), (BOX, "cma"), (ONEHOT, "each"), (BOX, "fixed")]
-)
-def test_a_restored_search_continues_identically(space: SkillSpace, name: str, cut: int) -> None:
-    noise = np.random.default_rng(0).standard_normal(400).astype(np.float32)
-    first = search(space, name, 400, seed=7, trial_steps=10)
-    second = search(space, name, 400, seed=7, trial_steps=10)
-
-    def go(running: Search, start: int, stop: int) -> list[list[float]]:
-        acted = []
-        for step in range(start, stop):
-            acted.append(running.current.tolist())
-            if running.searching:
-                running.observe(np.array([noise[step] + quadratic(0.7)(running.current)], np.float32))
-        return acted
-
-    go(first, 0, cut)
-    second.restore(json.loads(json.dumps(first.state())))
-    assert go(first, cut, 400) == go(second, cut, 400)
-    assert first.table() == second.table()
-    assert first.state() == second.state()
 
 
 @pytest.mark.parametrize("name", ["grid", "random", "cem", "cma"])

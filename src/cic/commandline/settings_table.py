@@ -38,8 +38,7 @@ def describe() -> Table:
     """The whole table, from the classes."""
     from cic.learning.learners.base import learners
     from cic.learning.objectives import objectives
-    from cic.training.selection import SearchConfig
-    from cic.training.settings import SCALES, FinetuneSettings, PretrainConfig
+    from cic.training.settings import SCALES, FinetuneSettings, PretrainConfig, SearchConfig
 
     found: Table = _plain(
         {

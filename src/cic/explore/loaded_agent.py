@@ -20,8 +20,7 @@ from cic.runs.bundled import shipped
 from cic.runs.contents import Selection
 from cic.runs.folder import Run
 from cic.runs.untrusted_json import plain
-from cic.training.loading import open_env
-from cic.training.phases import config_of, phase_of
+from cic.training.loading import config_of, open_env
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def open_subject(name: Path | str, *, at: int | None = None, trust: bool = False
     run = Run(name)
     config = config_of(run)
     agent = load(name, at=at)
-    environment = phase_of(run).environment(config)
+    environment = config.environment
     domain, _ = envs.split_name(environment)
     known = envs.domains().get(domain)
     if known is not None and not known.module.startswith("cic.envs.suite"):

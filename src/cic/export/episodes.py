@@ -19,7 +19,7 @@ from cic.core.errors import UserError
 from cic.core.types import Array
 from cic.runs.folder import Run
 from cic.runs.storage import Arrays
-from cic.training.phases import config_of, phase_of
+from cic.training.loading import config_of
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def episodes_of(run: Run | Path | str) -> Experience:
     opened = run if isinstance(run, Run) else Run(run)
     replay = opened.replay()
     config = config_of(opened)
-    env = envs.make(phase_of(opened).environment(config))
+    env = envs.make(config.environment)
     try:
         name, tasks = env.name, env.tasks
     finally:

@@ -19,8 +19,7 @@ from cic.report.pictures import choosing, filming
 from cic.report.pictures.look import Shot
 from cic.runs.folder import Run
 from cic.runs.links import refuse_links
-from cic.training.loading import check_source
-from cic.training.phases import config_of, phase_of
+from cic.training.loading import check_source, config_of
 from cic.training.progress import Stages
 
 UNKNOWN = 1_000
@@ -101,10 +100,10 @@ def _skill(agent: Agent, asked: Shot) -> tuple[str, Array]:
 
 
 def _environment(run: Run, task: str | None) -> str:
-    name = phase_of(run).environment(config_of(run))
+    name: str = config_of(run).environment
     if task is None:
         return name
-    if not phase_of(run).intrinsic:
+    if run.kind == "finetune":
         raise UserError(f"{run.path} was finetuned on {name}: drop --task")
     domain, _ = envs.split_name(name)
     known = envs.domains().get(domain)

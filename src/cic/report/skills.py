@@ -27,8 +27,7 @@ from cic.report.pictures.watched import Best, Watched
 from cic.runs.folder import Run
 from cic.runs.links import refuse_links
 from cic.training.evaluation import Coverage, plane_cells, rollout
-from cic.training.loading import check_source, open_env
-from cic.training.phases import config_of, phase_of
+from cic.training.loading import check_source, config_of, open_env
 from cic.training.progress import Stages
 from cic.training.skill_variance import Diagnosis, diagnose
 
@@ -172,7 +171,7 @@ def _compared(found: Watched, stages: Stages) -> tuple[Diagnosis | None, list[Be
         tried = choosing.choose(space, asked.compare, "random", asked.seed)
         steps = found.env.episode_length
         with stages(f"{len(tried.skills)} random skills from {asked.starts} starts", steps) as tick:
-            name = phase_of(found.run).environment(config_of(found.run))
+            name = config_of(found.run).environment
             diagnosis = diagnose(
                 found.agent, name, tried.skills, starts=asked.starts, seed=asked.seed, at_step=lambda _: tick()
             )
@@ -198,7 +197,7 @@ def compare(
     opened, agent = Run(run), load(run, at=at)
     check_source(opened, config_of(opened), trust)
     skills, _ = choose_skills(agent.objective.skills, count, "random", seed)
-    return diagnose(agent, phase_of(opened).environment(config_of(opened)), skills, starts=starts, seed=seed)
+    return diagnose(agent, config_of(opened).environment, skills, starts=starts, seed=seed)
 
 
 def comparison_table(found: Diagnosis) -> tuple[list[str], list[list[str]]]:

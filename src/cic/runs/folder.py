@@ -19,6 +19,7 @@ Nothing is written through a link, and nothing is deleted because it could not b
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -304,8 +305,7 @@ class Run:
             except Damaged:
                 continue
             state = read_object(folder / "state.json")
-            phase = None if isinstance(state, str) else state.get("phase")
-            return phase.get("chosen") if isinstance(phase, dict) else None
+            return None if isinstance(state, str) else _chosen(state.get("script"))
         return None
 
     def weights(self, step: int | None = None, limit: int | None = None) -> tuple[Tensors, int]:
@@ -357,6 +357,13 @@ def _weights(folder: Path, limit: int | None) -> Tensors:
     tensors = read_tensors(folder / "agent.safetensors")
     # shipped agents keep their matrices as float16; nothing computes in it
     return {name: value.float() if value.dtype == torch.float16 else value for name, value in tensors.items()}
+
+
+def _chosen(script: Any) -> Any:
+    """The skill in the recorded outcome of a finetuning's search, which is the first that its script has."""
+    with contextlib.suppress(LookupError, TypeError):
+        return script[0][0][1]["skill"]
+    return None
 
 
 def _library(folder: Path) -> Arrays:

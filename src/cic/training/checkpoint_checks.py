@@ -20,7 +20,7 @@ from cic.learning.replay import Replay
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 _HEADER = 1 << 20  # bytes of a safetensors file beside its numbers
-_STATE = 512 << 20  # of an environment or a phase, whose sizes only they know
+_STATE = 512 << 20  # of parts whose sizes only they know
 
 
 class Misfit(ValueError):
@@ -67,16 +67,14 @@ def require_finite(numbers: Any, name: str) -> None:
     need(good and bool(np.isfinite(np.array(numbers, np.float64)).all()), f"{name} must be a list of finite numbers")
 
 
-def require_trials(state: Mapping[str, Any], most: int, dim: int) -> None:
-    """Of a search for a skill: what each trial had, and what was chosen."""
-    steps, totals, chosen = state.get("steps"), state.get("totals"), state.get("chosen")
-    need(isinstance(steps, list) and isinstance(totals, list), "steps and totals must be lists")
-    need(len(steps) == len(totals) <= most, f"there cannot be {len(steps)} trials")  # type: ignore[arg-type]
-    need(all(type(count) is int and count >= 0 for count in steps), "a trial's steps must be a count")  # type: ignore[union-attr]
-    need(all(type(total) in (int, float) for total in totals), "a trial's total must be a number")  # type: ignore[union-attr]
-    if chosen is not None:
-        require_finite(chosen, "chosen")
-        need(len(chosen) == dim, f"the chosen skill must have {dim} numbers")
+def segment_outcome(value: Any) -> dict[str, Any] | None:
+    """What the segment that is being executed has collected so far; None between two segments."""
+    if value is None:
+        return None
+    need(isinstance(value, dict) and value.keys() == {"steps", "reward"}, "outcome must have steps and reward")
+    whole(value, "steps", 0, 10**12)
+    need(type(value["reward"]) is float, "the outcome's reward must be a number")
+    return dict(value)
 
 
 def require_replay(given: Arrays, replay: Replay) -> None:
@@ -112,7 +110,8 @@ def size_limits(agent: Any, replay: Replay, loop: Arrays) -> dict[str, int]:
         "replay": records + skills + 64 * replay.num_envs * (replay.skills.shape[1] + 1) + _HEADER,
         "env": _STATE,
         "loop": sum(value.nbytes for value in loop.values()) + _HEADER,
-        "phase": _STATE,
+        "batches": _STATE,
+        "coverage": _STATE,
     }
 
 

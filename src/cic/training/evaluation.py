@@ -13,6 +13,8 @@ from cic.core.types import Array
 from cic.envs import quantities
 from cic.envs.catalogue import Quantity
 from cic.learning.agent import Agent
+from cic.learning.replay import Replay
+from cic.training.checkpoint_checks import need, require_like
 
 BINS = 20
 """Along each direction of an environment that names no quantities."""
@@ -172,6 +174,29 @@ class Coverage:
             return f"{len(self.visited):,} cells of two random projections of the observation"
         ranges = [f"{q.name} {q.low:g} to {q.high:g} {q.unit}".strip() for q in self.over]
         return f"{len(self.visited):,} cells of {' × '.join(ranges)}"
+
+
+class CoverageTracker(Coverage):
+    """The coverage of all steps of a run so far, read from its replay now and then."""
+
+    def __init__(self, over: tuple[Quantity, ...] | None, obs_dim: int, num_envs: int) -> None:
+        super().__init__(over, obs_dim)
+        self._num_envs, self._counted = num_envs, 0
+
+    def update(self, replay: Replay, step: int) -> dict[str, float]:
+        """Add the steps since the last call; returns the metrics."""
+        if step > self._counted:
+            self.add(replay.latest((step - self._counted) // self._num_envs))
+            self._counted = step
+        return {"coverage/fraction": self.fraction, "coverage/cells": float(self.cells)}
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        return {"visited": self.visited, "counted": np.array([self._counted])}
+
+    def restore(self, state: dict[str, npt.NDArray[Any]]) -> None:
+        require_like(state, self.state())
+        self.visited, self._counted = np.array(state["visited"]), int(state["counted"][0])
+        need(self._counted >= 0, "counted must not be negative")
 
 
 def _share(quantity: Quantity, obs: Array) -> npt.NDArray[np.float64]:

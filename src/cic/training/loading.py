@@ -14,6 +14,7 @@ import numpy as np
 
 from cic import envs
 from cic.core.errors import UserError
+from cic.core.imports import imported
 from cic.core.types import Array, Spaces
 from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent, build_agent
@@ -21,18 +22,29 @@ from cic.runs.folder import Run
 from cic.runs.storage import load_weights
 from cic.runs.untrusted_json import plain, read_object
 from cic.training.checkpoint_checks import weights_limit
-from cic.training.phase import Phase
-from cic.training.phases import config_of, phase_of
 from cic.training.preflight import check_device, check_memory, check_numbers
+from cic.training.settings import CONFIGS, config_from_dict
 
 TRUST = "CIC_TRUST"
 """An environment variable: with the value 1, environments of run folders are made whatever they import."""
 
 
-def make_agent(phase: type[Phase], config: Any, spaces: Spaces | None = None) -> Agent:
+def config_of(run: Run) -> Any:
+    """The settings of a run, from its config.json."""
+    try:
+        return config_from_dict(CONFIGS[run.kind], run.config)
+    except UserError as error:
+        imports = run.about.get("imports")
+        if not isinstance(imports, list) or not imports or set(imports) <= set(imported()):
+            raise
+        needed = " ".join(f"--import {name}" for name in imports)
+        raise UserError(f"{error}; {run.path} was made with {needed}") from None
+
+
+def make_agent(config: Any, spaces: Spaces | None = None) -> Agent:
     """The agent that a run's settings describe, with fresh weights."""
     return build_agent(
-        spaces or _spaces(phase.environment(config)),
+        spaces or _spaces(config.environment),
         config.objective,
         config.options,
         config.learner,
@@ -61,12 +73,12 @@ def _built_in_spaces(name: str) -> Spaces | None:
 
 def load_agent(run: Run, config: Any, at: int | None) -> tuple[Agent, int]:
     """From the run folder alone: its config, the sizes that it names and its weights."""
-    spaces = run.spaces or _built_in_spaces(phase_of(run).environment(config))
+    spaces = run.spaces or _built_in_spaces(config.environment)
     if spaces is None:
         raise UserError(f"{run.path / 'config.json'} does not say how large observations and actions are")
     check_numbers(config)
     check_memory(config, spaces, trains=False)
-    agent = make_agent(phase_of(run), _on_this_machine(config), spaces)
+    agent = make_agent(_on_this_machine(config), spaces)
     weights, step = run.weights(at, weights_limit(agent))
     load_weights(agent, weights, run.path)
     return agent, step
@@ -84,7 +96,7 @@ def _on_this_machine(config: Any) -> Any:
 
 def check_source(run: Run, config: Any, trust: bool) -> None:
     """An environment that a run's file names, and not the user, must not bring code along."""
-    name = phase_of(run).environment(config)
+    name = config.environment
     danger = envs.would_run(name)
     if danger and not (trust or os.environ.get(TRUST) == "1"):
         raise UserError(
@@ -98,7 +110,7 @@ def chosen_skill(run: Run, dim: int) -> Array | None:
 
     Should result.json and trials.json be lost, the checkpoint knows it too.
     """
-    if phase_of(run).intrinsic:
+    if run.kind == "pretrain":
         return None
     found = [read_object(run.path / name) for name in ("result.json", "trials.json")]
     said = [document.get("skill") for document in found if not isinstance(document, str)]
@@ -121,4 +133,4 @@ def open_env(run: Run, *, num_envs: int, seed: int, trust: bool = False) -> Vect
     """The environment of a run, made only if it may be."""
     config = config_of(run)
     check_source(run, config, trust)
-    return envs.make(phase_of(run).environment(config), num_envs=num_envs, seed=seed)
+    return envs.make(config.environment, num_envs=num_envs, seed=seed)

@@ -1,8 +1,8 @@
-"""The only loop: act, update, step, store, log, checkpoint. What differs between the phases is in the phases.
+"""The only training loop. It executes the instructions of a script: act, update, step, store, log, checkpoint.
 
-An update that is due comes before the step at whose beginning it fell due is stored: it could not have sampled that
-step anyway, whose n-step return is not complete. There is exactly one update per `update_every` steps after the
-warm-up; those that come due before the phase's first update are made up there.
+Updates that are due run before the current step is stored: they could not sample that step anyway, because its n-step
+return is not complete. There is exactly one update per `update_every` steps after the warm-up. Updates that become due
+while nothing is trained are made when training starts.
 """
 
 from __future__ import annotations
@@ -11,81 +11,141 @@ import contextlib
 import math
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from cic.core.errors import Interrupted, UserError
-from cic.core.types import Array, Batch, Bools, Metrics
+from cic.core.types import Array, Batch, Bools, Metrics, Needs
 from cic.envs.base import VectorEnv
 from cic.learning import compilation
 from cic.learning.agent import Agent
 from cic.learning.replay import Replay
-from cic.runs.folder import Run
+from cic.runs.folder import Inheritance, Run
 from cic.runs.storage import Arrays, Tensors, load_weights
 from cic.training import checkpoint_checks
+from cic.training.evaluation import CoverageTracker
 from cic.training.logs import LOGS, Logs
-from cic.training.phase import Phase
 from cic.training.progress import Reporter
+from cic.training.script import Call, Cursor, Script, Segment, Stage
 from cic.training.settings import LoopConfig
 from cic.training.signals import StopRequest
+from cic.training.skill_schedule import SkillSchedule
 
-HEARTBEAT = 30.0  # seconds between two signs of life in status.json
+HEARTBEAT = 30.0  # seconds between two updates of status.json
+TRAIN_METRICS_SHOWN = {"reward/intrinsic": "intrinsic", "train/return": "return", "coverage/fraction": "coverage"}
+
+
+C = TypeVar("C", bound=LoopConfig[Any])
 
 
 class Diverged(UserError):
-    """A number that is none."""
+    """A value became NaN or infinite."""
 
 
-class Loop:
-    """One run, from parts that are given: `config` says how long, `agent` learns, `phase` says what differs."""
+class Stopped(Exception):
+    """A signal asked to save and stop."""
+
+
+class BatchSource(Protocol):
+    """Where the batches of the updates come from."""
+
+    def sample(self, size: int) -> Batch: ...
+    def state(self) -> Arrays: ...
+    def restore(self, state: Arrays) -> None: ...
+
+
+class ReplayBatches:
+    """Batches from the run's own replay."""
+
+    def __init__(self, replay: Replay, rng: np.random.Generator, needs: Needs) -> None:
+        self.replay, self.rng, self.needs = replay, rng, needs
+
+    def sample(self, size: int) -> Batch:
+        return self.replay.sample(size, self.rng, self.needs)
+
+    def state(self) -> Arrays:
+        return {}
+
+    def restore(self, state: Arrays) -> None:
+        checkpoint_checks.require_like(state, {})
+
+
+class Loop(Generic[C]):
+    """One run. `config` states how long, `agent` learns, `script` states what happens in which order."""
 
     _COUNTERS = ("step", "updates", "next_log")
     _ARRAYS = ("obs", "running_return", "finished_return", "finished_count")
 
     def __init__(
-        self, run: Run, config: LoopConfig[Any], env: VectorEnv, agent: Agent, phase: Phase, quiet: bool = False
+        self,
+        run: Run,
+        config: C,
+        env: VectorEnv,
+        agent: Agent,
+        script: Callable[[Loop[C]], Script],
+        *,
+        inherited: Inheritance | None = None,
+        quiet: bool = False,
     ) -> None:
         torch.set_num_threads(config.threads)
-        self.run, self.config, self.env, self.agent, self.phase, self.quiet = run, config, env, agent, phase, quiet
+        self.run, self.config, self.env, self.agent, self.quiet = run, config, env, agent, quiet
+        self.inherited = inherited
+        """What a finetuning starts from."""
         self.rng = np.random.default_rng(config.seed)
-        self.needs, self.tasks, copies = phase.needs(agent), phase.tasks(env), config.num_envs
+        self.needs = agent.objective.needs if config.intrinsic else Needs()
+        num_envs = config.num_envs
         self.replay = Replay(
             agent.spaces,
             agent.objective.skills.dim,
             config.replay,
-            copies,
+            num_envs,
             self.needs.nstep or config.learning.nstep,
             config.learning.gamma,
             len(env.tasks),
             self._physics_width(),
         )
+        self.batches: BatchSource = ReplayBatches(self.replay, self.rng, self.needs)
+        self.skills = SkillSchedule(num_envs, agent.objective.skills.dim, self.rng)
+        self.coverage: CoverageTracker | None = None
         self.step = self.updates = self.next_log = 0
-        self.obs: Array = np.zeros((copies, agent.spaces.obs), np.float32)
-        self.running_return = np.zeros((len(self.tasks), copies))
-        self.finished_return = np.zeros(len(self.tasks))
+        self.obs: Array = np.zeros((num_envs, agent.spaces.obs), np.float32)
+        self._returns = {f"zero_shot/{task}": task for task in env.tasks or ("reward",)}
+        if not config.intrinsic:
+            self._returns = {"train/return": env.task or "reward"}
+        self.running_return = np.zeros((len(self._returns), num_envs))
+        self.finished_return = np.zeros(len(self._returns))
         self.finished_count = np.zeros(1, np.int64)
+        self._outcome: dict[str, Any] | None = None  # of the segment that is being executed
         self._result: dict[str, Any] | None = None
         self._saved_at = -1
-        self._beat = 0.0
-        self._latest: Metrics = {}
-        phase.start(self)
+        self._heartbeat = 0.0
+        self._metrics: Metrics = {}  # of the latest update, its batch and the step at which it was made
+        self._batch: Batch | None = None
+        self._updated_at = -1
+        self.cursor = Cursor(script(self))
+
+    @property
+    def total_steps(self) -> int:
+        """The step at which the run ends: the environments step together."""
+        return -(-self.config.steps // self.config.num_envs) * self.config.num_envs
 
     def _physics_width(self) -> int:
-        """Numbers of the simulator's state that the replay keeps."""
+        """Numbers of the simulator's state that the replay stores per step."""
         if not self.config.keep_physics:
             return 0
         if not (width := self.env.physics().shape[1]):
-            raise UserError(f"{self.env.name} does not tell its simulator's state: drop --keep-physics")
+            raise UserError(f"{self.env.name} has no simulator state that could be stored: drop --keep-physics")
         return int(width)
 
     def _physics(self) -> npt.NDArray[np.float64] | None:
         return self.env.physics() if self.config.keep_physics else None
 
-    # ---- from the first step to the last -----------------------------------------------------------------------
+    # ---- the script --------------------------------------------------------------------------------------------
 
     def train(self) -> dict[str, Any]:
         """Run to the end, or until a signal asks to save and stop."""
@@ -104,126 +164,163 @@ class Loop:
     def _train(self) -> dict[str, Any]:
         resumed = self._resume()
         self.logs = Logs(self.run.path, resumed, self.step, self.config, self.run.config)
-        self._alive()
-        total = -(-self.config.steps // self.config.num_envs) * self.config.num_envs  # copies step together
-        with self.logs, Reporter(self.phase.title, total, self.step, self.quiet) as self.reporter:
+        self._write_heartbeat()
+        with self.logs, Reporter(self.config.title, self.total_steps, self.step, self.quiet) as self.reporter:
             if not resumed:
                 self.obs, _ = self.env.reset(seed=self.config.seed)
-            if compilation.wanted(self.config.compile, self.earned(self.config.steps)):
+            if compilation.wanted(self.config.compile, self.updates_due(self.config.steps)):
                 self.reporter.say("the first update takes a while: it is compiled (up to half a minute)")
                 self.agent.compile_losses()
-            while self.step < self.config.steps and not self.stop.by:
-                self._tick()
+            try:
+                self._execute_script()
+            except Stopped:
+                self.checkpoint()
+                self.run.write_status("interrupted", self.step, f"stopped by {self.stop.by}")
+                raise Interrupted(
+                    f"{self.stop.by}: saved at step {self.step}; "
+                    f"continue with `cic {self.run.kind} --resume {self.run.path}`"
+                ) from None
             return self._finish()
 
-    def _tick(self) -> None:
-        skill, begins = self.phase.skills()
-        action = self._action(skill)
-        metrics, batch = self._update(self._due())
-        if self.step >= self.next_log and (batch is not None or self.step <= self.phase.first_update):
-            self._log(metrics, batch)
-        self._store(skill, begins, action)
-        self.phase.at_boundary()
-        if self.crossed(self.config.checkpoint_every) and self.step < self.config.steps and self.phase.learns():
-            self.checkpoint()  # the end has its own, and what only the end does could not be made longer
-        self.reporter.advance(self.step)
-        if time.monotonic() - self._beat > HEARTBEAT:
-            self._alive()
+    def _execute_script(self) -> None:
+        if self._result is not None:  # the run was killed after its last checkpoint
+            return
+        while (instruction := self.cursor.current) is not None:
+            if isinstance(instruction, Stage):
+                self.cursor.enter()
+            elif isinstance(instruction, Call):
+                self.cursor.finish(instruction.function())
+            else:
+                self._execute(instruction)
+                self.cursor.finish(self._outcome)
+                self._outcome = None
 
-    def _alive(self) -> None:
-        self.run.write_status("running", self.step)
-        self._beat = time.monotonic()
+    def _execute(self, segment: Segment) -> None:
+        """One segment, from its start or from where a checkpoint was written."""
+        if self._outcome is None:
+            self._start(segment)
+        if segment.until_update is not None:
+            while self.updates < segment.until_update and self.replay.ready():
+                self._update(segment)
+                self._stop_if_asked()
+            return
+        assert segment.until is not None
+        while self.step < min(segment.until, self.config.steps):
+            self._tick(segment)
+            self._stop_if_asked()
 
-    def _action(self, skill: Array) -> Array:
-        if self.phase.uniform():
-            return self.rng.uniform(-1, 1, (self.config.num_envs, self.agent.spaces.action)).astype(np.float32)
-        action = self.phase.act(self.obs, skill)
-        if not np.isfinite(action).all():
-            self.require_finite_update()
-            raise Diverged(f"the policy's actions are not finite at step {self.step}: {self._last_good()}")
-        return action
+    def _start(self, segment: Segment) -> None:
+        self._outcome = {"steps": 0, "reward": 0.0}
+        if segment.reset:
+            self.restart_episodes(segment.reset_seed)
+        if segment.skill is not None:
+            self.skills.hold(segment.skill)
+        elif segment.until is not None:
+            self.skills.start_random(self.agent.objective.skills)
 
-    def _due(self) -> int:
-        if self.step < self.phase.first_update or not self.phase.learns() or not self.replay.ready():
-            return 0
-        return self.earned(self.step) - self.updates
-
-    def earned(self, step: int) -> int:
-        """Updates that fall due until a step."""
-        return (step - self.config.warmup) // self.config.update_every
-
-    def _update(self, count: int) -> tuple[Metrics, Batch | None]:
-        metrics, batch = {}, None
-        if self.phase.intrinsic:
-            self.agent.objective.progress = self.step / self.config.steps
-        for _ in range(count):
-            batches = [self._sample() for _ in range(self.needs.batches)]
-            metrics = self.agent.update(*batches, intrinsic=self.phase.intrinsic, actor=self.phase.moves_actor())
-            batch = batches[-1]
-            self.updates += 1
-        self._latest = metrics or self._latest
-        return metrics, batch
-
-    def _sample(self) -> Batch:
-        batch = self.phase.sample(self.config.learning.batch)
-        return self.phase.relabel(batch.to(self.agent.device))
-
-    def _store(self, skill: Array, begins: Bools, action: Array) -> None:
-        physics = self._physics()
-        obs, reward, terminated, truncated, info = self.env.step(action)
-        done = terminated | truncated
-        rewards = info.get("rewards", {})
-        by_task = np.stack([rewards[task] for task in self.env.tasks], axis=1) if rewards else None
-        self.replay.add(
-            self.obs, skill, action, reward, terminated, begins=begins, task_rewards=by_task, physics=physics
-        )
-        self.running_return += [rewards.get(task, reward) for task in self.tasks]
-        self.obs = obs
-        self.finished_return += self.running_return[:, done].sum(axis=1)
-        self.finished_count += int(done.sum())
-        self.phase.after_step(reward, done)
-        cut = self.phase.cuts()
-        if cut or done.any():
-            self._begin_episodes(np.ones_like(done) if cut else done, self.phase.start_seed() if cut else None)
-        self.step += self.config.num_envs
-
-    def _begin_episodes(self, done: Bools, seed: int | None = None) -> None:
-        self.replay.finish(self.obs, done, self._physics())
-        self.running_return[:, done] = 0
-        self.obs, _ = self.env.reset(seed=seed, options={"reset_mask": done})
-
-    def crossed(self, every: int) -> bool:
-        """Did the latest step reach a multiple of `every`?"""
-        return self.step // every > (self.step - self.config.num_envs) // every
+    def _stop_if_asked(self) -> None:
+        if self.stop.by:
+            raise Stopped
 
     def _finish(self) -> dict[str, Any]:
-        if self.stop.by:
-            self.checkpoint()
-            self.run.write_status("interrupted", self.step, f"stopped by {self.stop.by}")
-            raise Interrupted(
-                f"{self.stop.by}: saved at step {self.step}; "
-                f"continue with `cic {self.run.kind} --resume {self.run.path}`"
-            )
-        if self._result is None:  # else the run was killed after its last checkpoint
-            self._log(*self._update(self._due()))
-            self._result = self.phase.result() | {"step": self.step}
+        if self._result is None:
+            self._result = self.cursor.result | {"step": self.step}
             self.checkpoint()
         self.run.write_result(self._result)
         self.run.write_status("finished", self.step)
         return self._result
 
+    # ---- one step of every environment -------------------------------------------------------------------------
+
+    def _tick(self, segment: Segment) -> None:
+        action = self._action(segment)
+        if segment.train != "none":
+            for _ in range(self.updates_due(self.step) - self.updates if self.replay.ready() else 0):
+                self._update(segment)
+        if self.step >= self.next_log and (self._updated_at == self.step or not self.updates):
+            self.log()
+        self._store(segment, action)
+        if self._checkpoint_is_due() and not segment.ending:
+            self.checkpoint()
+        self.reporter.advance(self.step)
+        if time.monotonic() - self._heartbeat > HEARTBEAT:
+            self._write_heartbeat()
+
+    def _action(self, segment: Segment) -> Array:
+        if segment.act == "uniform":
+            return self.rng.uniform(-1, 1, (self.config.num_envs, self.agent.spaces.action)).astype(np.float32)
+        explore = segment.act == "explore"
+        action = self.agent.act(self.obs, self.skills.current, explore=explore, actor=segment.actor)
+        if not np.isfinite(action).all():
+            self.require_finite_update()
+            raise Diverged(f"the policy's actions are not finite at step {self.step}: {self._last_good()}")
+        return action
+
+    def updates_due(self, step: int) -> int:
+        """How many updates a run makes until this step."""
+        return max((step - self.config.warmup) // self.config.update_every, 0)
+
+    def _update(self, segment: Segment) -> None:
+        if self.config.intrinsic:
+            self.agent.objective.progress = self.step / self.config.steps
+        size = self.config.learning.batch
+        batches = [self.batches.sample(size).to(self.agent.device) for _ in range(self.needs.batches)]
+        trains_actor = segment.train == "all"
+        self._metrics = self.agent.update(*batches, intrinsic=self.config.intrinsic, actor=trains_actor)
+        self._batch, self._updated_at = batches[-1], self.step
+        self.updates += 1
+
+    def _store(self, segment: Segment, action: Array) -> None:
+        physics, skill, started = self._physics(), self.skills.current, self.skills.started
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        done = terminated | truncated
+        rewards = info.get("rewards", {})
+        by_task = np.stack([rewards[task] for task in self.env.tasks], axis=1) if rewards else None
+        self.replay.add(
+            self.obs, skill, action, reward, terminated, begins=started, task_rewards=by_task, physics=physics
+        )
+        self.running_return += [rewards.get(task, reward) for task in self._returns.values()]
+        self.obs = obs
+        self.finished_return += self.running_return[:, done].sum(axis=1)
+        self.finished_count += int(done.sum())
+        assert self._outcome is not None
+        self._outcome["steps"] += len(reward)
+        if self._outcome["steps"] > segment.skip:
+            self._outcome["reward"] += float(reward.sum(dtype=np.float64))
+        self.skills.advance(done, self.agent.objective.skills)
+        if done.any():
+            self._reset(done)
+        self.step += self.config.num_envs
+
+    def restart_episodes(self, seed: int | None = None) -> None:
+        """End the episodes of all environments and start new ones."""
+        self._reset(np.ones(self.config.num_envs, np.bool_), seed)
+
+    def _reset(self, done: Bools, seed: int | None = None) -> None:
+        self.replay.finish(self.obs, done, self._physics())
+        self.running_return[:, done] = 0
+        self.obs, _ = self.env.reset(seed=seed, options={"reset_mask": done})
+
+    def _checkpoint_is_due(self) -> bool:
+        every, before = self.config.checkpoint_every, self.step - self.config.num_envs
+        return before // every < self.step // every and self.step < self.config.steps  # the end has its own
+
     # ---- logging -----------------------------------------------------------------------------------------------
 
-    def _log(self, metrics: Metrics, batch: Batch | None) -> None:
-        numbers = {name: float(value) for name, value in metrics.items()}
-        self.require_finite(numbers)  # before the diagnosis, whose eigenvalues exist only for numbers
-        if batch is not None and self.phase.intrinsic:
-            found = self.agent.objective.diagnose(self.agent.encode(batch, detached=True))
+    def log(self) -> None:
+        """One line of metrics: of an update made at this step, of episodes that ended, of what was covered."""
+        updated = self._updated_at == self.step
+        numbers = {name: float(value) for name, value in self._metrics.items()} if updated else {}
+        self.require_finite(numbers)  # before the diagnosis, whose eigenvalues exist only for finite values
+        if updated and self.config.intrinsic:
+            assert self._batch is not None
+            found = self.agent.objective.diagnose(self.agent.encode(self._batch, detached=True))
             numbers |= {name: float(value) for name, value in found.items()}
-        numbers |= self.phase.measure()
+        if self.coverage is not None:
+            numbers |= self.coverage.update(self.replay, self.step)
         if self.finished_count[0]:
             means = self.finished_return / self.finished_count[0]
-            numbers |= {self.phase.return_key(task): float(mean) for task, mean in zip(self.tasks, means, strict=True)}
+            numbers |= {key: float(mean) for key, mean in zip(self._returns, means, strict=True)}
             self.finished_return[:], self.finished_count[:] = 0, 0
         self.require_finite(numbers)
         self.write_metrics(numbers)
@@ -231,32 +328,33 @@ class Loop:
             {"step": self.step, "time/steps_per_second": self.reporter.rate, "time/unix": time.time()}
         )
         self.next_log = (self.step // self.config.log_every + 1) * self.config.log_every
-        self._show(numbers)
+        shown = {label: numbers[key] for key, label in TRAIN_METRICS_SHOWN.items() if key in numbers}
+        self.reporter.note(self.step, **shown)
+        self._write_heartbeat()
 
     def write_metrics(self, numbers: dict[str, float]) -> None:
         self.logs.write({"step": self.step, "update": self.updates} | numbers)
 
-    def _show(self, numbers: dict[str, float]) -> None:
-        shown = {"reward/intrinsic": "intrinsic", "train/return": "return", "coverage/fraction": "coverage"}
-        self.reporter.note(self.step, **{label: numbers[key] for key, label in shown.items() if key in numbers})
-        self._alive()
+    def _write_heartbeat(self) -> None:
+        self.run.write_status("running", self.step)
+        self._heartbeat = time.monotonic()
 
     def require_finite(self, numbers: dict[str, float]) -> None:
         reward = numbers.get("reward/intrinsic", 0.0)
-        if not math.isfinite(reward) and self._sound_objective():
+        if not math.isfinite(reward) and self._has_sound_objective():
             where = f"{type(self.agent.objective).__name__}.reward(batch)"
-            raise Diverged(f"the reward is {reward} by step {self.step}: look at {where}, its weights are sound")
+            raise Diverged(f"the reward is {reward} by step {self.step}: check {where}, its weights are finite")
         for name, value in numbers.items():
             if not math.isfinite(value):
                 raise Diverged(f"{name} became {value} by step {self.step}: {self._last_good()}")
 
-    def _sound_objective(self) -> bool:
-        """Are the method's weights such that its reward is its own doing?"""
+    def _has_sound_objective(self) -> bool:
+        """Whether the objective's weights are of ordinary size, so that a bad reward is not caused by them."""
         return all(bool((value.abs() < 1e6).all()) for value in self.agent.objective.parameters())
 
     def require_finite_update(self) -> None:
-        """Before the weights are used for something costly: what the latest update said of itself."""
-        self.require_finite({name: float(value) for name, value in self._latest.items()})
+        """Check the latest update's metrics before its weights are used for something costly."""
+        self.require_finite({name: float(value) for name, value in self._metrics.items()})
 
     def _last_good(self) -> str:
         kept = self.run.checkpoints()
@@ -268,7 +366,7 @@ class Loop:
     # ---- checkpoints -------------------------------------------------------------------------------------------
 
     def checkpoint(self) -> None:
-        """Everything that decides what comes next, in one folder."""
+        """Write everything that influences the future to one folder."""
         if self._saved_at == self.step and self._result is None:
             return
         self.require_finite_update()
@@ -278,19 +376,26 @@ class Loop:
                 if value.is_floating_point() and not bool(torch.isfinite(value).all()):
                     what = "weights" if part == "agent" else "optimiser's"
                     raise Diverged(f"the {what} {name} are not finite at step {self.step}: {self._last_good()}")
-        arrays, state = self.phase.state()
-        self.run.save_checkpoint(
-            self.step,
-            tensors,
-            {"replay": self.replay.state(), "env": self.env.state(), "loop": self._own_arrays(), "phase": arrays},
-            {name: getattr(self, name) for name in self._COUNTERS}
-            | {"rng": self.rng.bit_generator.state, "phase": state, "result": self._result},
-            (self.logs.metrics, self.logs.timing),
-        )
+        state = {name: getattr(self, name) for name in self._COUNTERS} | {
+            "rng": self.rng.bit_generator.state,
+            "script": self.cursor.state(),
+            "outcome": self._outcome,
+            "result": self._result,
+        }
+        self.run.save_checkpoint(self.step, tensors, self._arrays(), state, (self.logs.metrics, self.logs.timing))
         self._saved_at = self.step
 
-    def _own_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        return {name: getattr(self, name) for name in self._ARRAYS}
+    def _arrays(self) -> dict[str, Arrays]:
+        return {
+            "replay": self.replay.state(),
+            "env": self.env.state(),
+            "loop": self._own_arrays(),
+            "batches": self.batches.state(),
+            "coverage": self.coverage.state() if self.coverage else {},
+        }
+
+    def _own_arrays(self) -> Arrays:
+        return {name: getattr(self, name) for name in self._ARRAYS} | self.skills.state()
 
     def _resume(self) -> Path | None:
         """Continue from the newest good checkpoint and return its folder; None if there is none yet."""
@@ -299,7 +404,8 @@ class Loop:
             return None
         folder = self.run.checkpoints()[-1]
         with checkpoint_checks.fitting(folder):
-            checkpoint_checks.need(all((folder / name).is_file() for name in LOGS), f"it lacks {' or '.join(LOGS)}")
+            missing = [name for name in LOGS if not (folder / name).is_file()]
+            checkpoint_checks.need(not missing, f"it lacks {' and '.join(missing)}")
             self._restore(*loaded)
         return folder
 
@@ -311,24 +417,30 @@ class Loop:
         checkpoint_checks.require_like(arrays["loop"], self._own_arrays())
         for name in self._ARRAYS:
             setattr(self, name, np.array(arrays["loop"][name]))
+        self.skills.restore(arrays["loop"])
+        self.batches.restore(arrays.get("batches", {}))
+        if self.coverage is not None:
+            self.coverage.restore(arrays.get("coverage", {}))
         self.step = checkpoint_checks.whole(state, "step", 0, self.config.steps + self.config.num_envs)
-        self.updates = checkpoint_checks.whole(state, "updates", 0, max(self.earned(self.step), 0))
+        self.updates = checkpoint_checks.whole(state, "updates", 0, 10**12)
         self.next_log = checkpoint_checks.whole(state, "next_log", 0, self.step + self.config.log_every)
         self.rng.bit_generator.state = state["rng"]
-        self.phase.restore(arrays.get("phase", {}), state["phase"])
         checkpoint_checks.need(isinstance(state["result"], dict | None), "result must be an object")
         self._result, self._saved_at = state["result"], self.step
+        if self._result is None:
+            self.cursor.restore(state["script"])
+            self._outcome = checkpoint_checks.segment_outcome(state["outcome"])
         self.env.restore(arrays["env"])
-        if not self.env.exact_state:  # its episodes begin anew, and so they do everywhere
-            self.phase.after_restart()
-            self._begin_episodes(np.ones(self.config.num_envs, np.bool_))
+        if not self.env.exact_state:  # its episodes cannot be continued
+            self.skills.redraw(self.agent.objective.skills)
+            self.restart_episodes()
 
     def _fresh_generator(self) -> Tensors:
-        """The agent's own, where the run goes on with another device: their generators have other states."""
+        """The agent's own generator, if the run continues on another device, where a generator has another state."""
         if self.config.device == self.run.config.get("device", self.config.device):
             return {}
         warnings.warn(
-            "the run goes on with another device: its random numbers begin anew, not to the bit", stacklevel=2
+            "the run continues on another device: its random numbers restart, so it is not bit-exact", stacklevel=2
         )
         return {"generator": self.agent.optimiser_state()["generator"]}
 

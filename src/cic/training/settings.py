@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from cic import envs
 from cic.core.config import checked, from_dict, require
@@ -17,12 +17,40 @@ from cic.learning.compilation import Mode
 from cic.learning.learners import get_learner
 from cic.learning.learners.base import Keep, LearnerConfig
 from cic.learning.objectives import get_objective
-from cic.training.selection import SearchConfig
 
 O = TypeVar("O")  # noqa: E741  an objective's Options
 L = TypeVar("L")  # a learner's Config
 C = TypeVar("C")
 Scale = Literal["smoke", "laptop", "paper"]
+
+
+@dataclass(frozen=True)
+class SearchConfig:
+    """The search for a skill at the beginning of a finetuning."""
+
+    search: str = "auto"
+    """How the skill is found: grid, random, cem, cma, halving, library, each (one-hot skills), regress (methods that
+    infer it), fixed (no search, as in the released code); paper is the paper's choice for the method (grid for CIC);
+    auto is library if the pre-training has one that shows its skills from several starts, else paper."""
+    search_steps: int | None = None
+    """Steps of the search; by default as many as the warm-up. Updates that become due in the search beyond the warm-up
+    are made when the skill is chosen, and train only the critic."""
+    trial_steps: int = 100
+    """Steps of each trial; halving starts with half of them."""
+    trial_skip: int = 0
+    """First steps of each trial that do not count, so that a candidate is scored by where it gets to and not by where
+    the trial before it stopped."""
+    finalists: int = 2
+    """Skills of the library that are tried one after another in the later part of the library search."""
+    search_value: float = 0.5
+    """The constant of every coordinate for `fixed`."""
+
+    def __post_init__(self) -> None:
+        steps = self.search_steps
+        require(steps is None or steps >= 0, f"search_steps must not be negative, not {steps}")
+        require(self.trial_skip >= 0, f"trial_skip must not be negative, not {self.trial_skip}")
+        require(self.finalists >= 1, f"finalists must be at least 1, not {self.finalists}")
+        require(self.trial_steps >= 1, f"trial_steps must be at least 1, not {self.trial_steps}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +99,23 @@ class LoopConfig(Generic[L]):
     """The RL algorithm that maximises the reward: ddpg (as in URLB), td3 or sac."""
     learning: L
     """The learner's own settings."""
+    intrinsic: ClassVar[bool]
+    """Whether the objective gives the reward, or the task."""
+
+    @property
+    def environment(self) -> str:
+        """The name of the environment in which the run happens."""
+        raise NotImplementedError
+
+    @property
+    def title(self) -> str:
+        """The run's name on the progress bar."""
+        return f"{get_objective(self.objective).title} {self.environment}"  # type: ignore[attr-defined]
+
+    @property
+    def ending(self) -> int:
+        """The step at which the part starts that only the end of a run has. An extended run continues before it."""
+        return self.steps
 
     def __post_init__(self) -> None:
         for name in ("steps", "update_every", "num_envs", "replay", "log_every", "checkpoint_every", "threads"):
@@ -120,6 +165,19 @@ class PretrainConfig(LoopConfig[L], Generic[O, L]):
         taken = self.library_skills * self.library_starts * self.library_steps
         require(taken < self.steps, f"the library takes {taken} steps, the run has {self.steps}: make it smaller")
 
+    intrinsic = True
+
+    @property
+    def environment(self) -> str:
+        return self.domain
+
+    @property
+    def ending(self) -> int:
+        """Where the library starts: the environments take their skills in rounds, together."""
+        rounds = -(-self.library_skills // self.num_envs) * self.library_starts
+        last = -(-self.steps // self.num_envs) * self.num_envs
+        return last - rounds * self.library_steps * self.num_envs
+
     @property
     def library_skills(self) -> int:
         """How many skills act at the end."""
@@ -142,17 +200,8 @@ class FinetuneSettings(LoopConfig[L], Generic[L]):
     """Steps between evaluations."""
     eval_episodes: int = 10
     """Episodes of an evaluation, under the mean action."""
-    pull: float = 0.0
-    """How strongly the policy is held at the chosen skill's own actions, in units of the value; it fades."""
-    pull_updates: int = 1_000
-    """Updates after which that pull is gone."""
     critic_updates: int | None = None
     """Updates that teach the critic alone before the actor moves; by default those that came due in the search."""
-    critic_rank: float = 0.0
-    """The actor moves sooner, once the critic ranks stored steps this well: Spearman's correlation of its values with
-    the discounted rewards of the 50 steps that followed. 0 does not ask."""
-    second_proposal: bool = False
-    """While it learns, act by the chosen skill's own action wherever the critic values that above the policy's."""
     prior_data: float | None = None
     """Share of each batch that comes from what pre-training saw, with rewards by a regression on those that the task
     paid so far; they must follow from the observation. By default half, where the pre-training has kept it."""
@@ -164,16 +213,24 @@ class FinetuneSettings(LoopConfig[L], Generic[L]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.pull >= 0 and self.pull_updates >= 1, "pull must not be negative, pull_updates at least 1")
         updates = self.critic_updates
         require(updates is None or updates >= 0, f"critic_updates must not be negative, not {updates}")
-        require(0 <= self.critic_rank < 1, f"critic_rank must lie in [0, 1), not at {self.critic_rank}")
         require(
             self.prior_data is None or 0 <= self.prior_data < 1,
             f"prior_data must lie in [0, 1), not at {self.prior_data}",
         )
         require(0 <= self.check_steps < self.steps, f"check_steps must lie below steps, not at {self.check_steps}")
         require(self.eval_every >= 1 and self.eval_episodes >= 1, "eval_every and eval_episodes must be at least 1")
+
+    intrinsic = False
+
+    @property
+    def environment(self) -> str:
+        return self.task
+
+    @property
+    def ending(self) -> int:
+        return self.steps - self.check_steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,6 +244,9 @@ class FinetuneConfig(FinetuneSettings[L], Generic[O, L]):
     pretrain_seed: int | None
     options: O
 
+
+CONFIGS: dict[str, type[LoopConfig[Any]]] = {"pretrain": PretrainConfig, "finetune": FinetuneConfig}
+"""The settings of each kind of run, by the names that run folders and commands use."""
 
 _SMOKE: dict[str, Any] = {
     "learning": {"hidden": 32, "batch": 32, "lr": 1e-3},

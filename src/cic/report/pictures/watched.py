@@ -17,7 +17,7 @@ from cic.report.pictures.choosing import Shown
 from cic.report.pictures.look import Look
 from cic.runs.folder import Run
 from cic.training.evaluation import Rollout
-from cic.training.phases import config_of
+from cic.training.loading import config_of
 
 
 @dataclass(frozen=True)

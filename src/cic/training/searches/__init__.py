@@ -4,14 +4,13 @@ from cic.training.searches import (  # noqa: F401  registers
     cem,
     cma,
     each,
-    fixed,
-    grid,
+    grid_search,
     halving,
-    library,
+    library_search,
+    no_search,
     random,
     regress,
-    surrogate,
 )
-from cic.training.searches.base import Problem, Search, Trial, make_search, register_search, searches
+from cic.training.searches.base import Candidate, Problem, Search, Trial, make_search, register_search, searches
 
-__all__ = ["Problem", "Search", "Trial", "make_search", "register_search", "searches"]
+__all__ = ["Candidate", "Problem", "Search", "Trial", "make_search", "register_search", "searches"]

@@ -1,197 +1,152 @@
-"""What a search for a skill is: candidates that act through the policy, one after another, inside the budget.
+"""A search for a skill: candidates act through the policy, one after another, inside the budget.
 
-Each is scored by the task's reward; all that is stepped goes into the replay. (Algorithm 1's "random action" line would
-score nothing.) A search is a function of its trials and of what was seen in them: restoring it tells them again.
+Each candidate is scored by the task's reward, and all its steps go into the replay. (Algorithm 1's "random action" line
+would score nothing.) A search depends only on its seed, its trials and the data collected in them.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from cic.core.errors import UserError, unknown
 from cic.core.types import Array
 from cic.learning.objectives import SkillSpace
 from cic.training.library import Library
-from cic.training.selection import SearchConfig, default_skill
+from cic.training.settings import SearchConfig
 
-Seen = tuple[Array, Array]
+Labelled = tuple[Array, Array]
 """Observations (N, obs) and the rewards (N,) that came with them."""
 
 
 class Problem(NamedTuple):
-    """What a search is about."""
+    """The settings of a search and the data that it may use."""
 
     space: SkillSpace
     config: SearchConfig
     budget: int
-    """Steps, over all copies."""
+    """Environment steps, over all parallel environments."""
     seed: int = 0
     num_envs: int = 1
     library: Library | None = None
-    seen: Callable[[int], Seen] | None = None
-    """What the first so many steps showed."""
+    labelled: Callable[[int], Labelled] | None = None
+    """The data of the first so many steps."""
     infer: Callable[[], Array | None] | None = None
-    """The skill that the method itself regresses from all that was seen."""
+    """The skill that the objective itself regresses from all data."""
 
 
-@dataclass
-class Trial:
-    """A candidate, the steps that it gets, those it acted for and what it collected in those that count."""
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A skill to try, and how."""
 
     skill: Array
-    length: int
-    skip: int = 0
-    steps: int = 0
-    total: float = 0.0
+    steps: int
+    skip: int | None = None
+    """First steps that do not count; by default `trial_skip`."""
+    start: int | None = None
+    """The trial starts with a reset to this initial state; None continues where the trial before it stopped, as the
+    paper does."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """What a candidate achieved: the steps it acted for and the rewards in those that count."""
+
+    candidate: Candidate
+    steps: int
+    total: float
+
+    @property
+    def skill(self) -> Array:
+        return self.candidate.skill
 
     @property
     def score(self) -> float:
-        """Mean reward per step that counts; −inf where it is no number."""
-        mean = self.total / max(self.steps - min(self.skip, self.steps), 1)
+        """Mean reward per step that counts; −inf if it is not finite."""
+        skipped = min(self.candidate.skip or 0, self.steps)
+        mean = self.total / max(self.steps - skipped, 1)
         return mean if np.isfinite(mean) else -np.inf
 
 
-Candidate = tuple[npt.NDArray[Any], int]
-"""A skill and the steps that it should get."""
-
-
 class Search(ABC):
-    """Propose candidates, score each, and keep the best (the first of equals)."""
+    """Propose candidates, score each, and choose the best (the first of equals)."""
 
     name: ClassVar[str]
     fits: ClassVar[tuple[str, ...]]
     """Kinds of skill spaces."""
+    searches: ClassVar[bool] = True
+    """Whether there are trials at all."""
     uses_rest: ClassVar[bool] = False
-    """Is a last trial that the budget cuts short worth its steps? Its score is not that of the others."""
+    """Whether a last trial that the budget cuts short is useful. Its score is not comparable with the others."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, default: Array | None = None) -> None:
         self.problem = problem
         self.rng = np.random.default_rng(problem.seed)
         self.trials: list[Trial] = []
-        self.chosen: Array | None = None
-        self.spent = 0
-        self._candidates = self.propose()
-        self._begin()
+        self._default = default_skill(problem.space, problem.config.search_value) if default is None else default
 
     @abstractmethod
     def propose(self) -> Iterator[Candidate]:
-        """The candidates, one at a time; `self.trials` holds all that came before, scored."""
+        """The candidates, one at a time; `self.trials` contains the trials before it."""
 
     def best(self) -> Array | None:
-        """The skill to keep, once all candidates were tried or the budget is spent; None if none was any good."""
+        """The skill to keep, once all candidates were tried or the budget is spent; None if no score is finite."""
         scores = self.scores()
         return self.trials[int(np.argmax(scores))].skill if np.isfinite(scores).any() else None
-
-    @property
-    def fresh(self) -> bool:
-        """Does the current trial begin with an episode? The paper's sweep goes on from where the last one stopped."""
-        return False
-
-    @property
-    def start(self) -> int:
-        """Which of the starts that are the same for all a trial that begins with an episode has."""
-        return 0
 
     def scores(self) -> list[float]:
         return [trial.score for trial in self.trials]
 
-    # ---- one trial after another -------------------------------------------------------------------------------
-
     @property
-    def searching(self) -> bool:
-        return self.chosen is None
+    def spent(self) -> int:
+        """Environment steps of all trials so far."""
+        return sum(trial.steps for trial in self.trials)
 
-    @property
-    def current(self) -> Array:
-        return self.trials[-1].skill if self.chosen is None else self.chosen
-
-    def observe(self, reward: Array) -> None:
-        """The rewards of one step of every copy under the current candidate."""
-        trial = self.trials[-1]
-        trial.steps += len(reward)
-        self.spent += len(reward)
-        if trial.steps > trial.skip:
-            trial.total += float(reward.sum(dtype=np.float64))
-        if self.spent >= self.problem.budget:
-            self.conclude()
-        elif trial.steps >= trial.length:
-            self._begin()
-
-    def _begin(self) -> None:
-        candidate = next(self._candidates, None) if self.spent < self.problem.budget else None
-        if candidate is None:
-            self.conclude()
-            return
-        skill, length = candidate[0], self.whole(candidate[1])
-        if self.trials and not self.uses_rest and self.spent + length > self.problem.budget:
-            self.conclude()
-            return
-        skip = min(self.skip(length), length - self.problem.num_envs)
-        self.trials.append(Trial(np.asarray(skill, np.float32), length, skip))
-
-    def skip(self, length: int) -> int:
-        """First steps of a trial of this length that do not count."""
-        return self.problem.config.trial_skip
+    def within_budget(self) -> Iterator[Candidate]:
+        """The proposals for which there are steps left, in whole steps of all environments."""
+        proposals = self.propose()
+        while self.spent < self.problem.budget and (proposed := next(proposals, None)) is not None:
+            steps = self.whole(proposed.steps)
+            if self.trials and not self.uses_rest and self.spent + steps > self.problem.budget:
+                return
+            skip = self.problem.config.trial_skip if proposed.skip is None else proposed.skip
+            skip = min(skip, steps - self.problem.num_envs)
+            yield replace(proposed, skill=np.asarray(proposed.skill, np.float32), steps=steps, skip=skip)
 
     def whole(self, steps: int) -> int:
-        """Copies step together: whole ticks keep candidates equal."""
-        copies = self.problem.num_envs
-        return -(-steps // copies) * copies
+        """Rounded up to a multiple of `num_envs`: the environments step together."""
+        return -(-steps // self.problem.num_envs) * self.problem.num_envs
 
     def count(self, steps: int) -> int:
         """Trials of so many steps for which the budget is enough; at least one."""
         return max(self.problem.budget // self.whole(steps), 1)
 
-    def conclude(self) -> None:
+    def choose(self) -> Array:
+        """The skill to finetune."""
         best = self.best() if self.trials else None
-        self.chosen = self.default if best is None else np.asarray(best, np.float32)
+        return self._default if best is None else np.asarray(best, np.float32)
 
-    @property
-    def default(self) -> Array:
-        return default_skill(self.problem.space, self.problem.config.search_value)
-
-    # ---- for the record, and to continue -----------------------------------------------------------------------
-
-    def table(self) -> dict[str, Any]:
-        """What trials.json holds."""
+    def table(self, chosen: Array) -> dict[str, Any]:
+        """The content of trials.json."""
         rows = [
             {"skill": t.skill.tolist(), "steps": t.steps, "return": t.total if np.isfinite(t.total) else None}
             for t in self.trials
         ]
-        chosen = None if self.chosen is None else self.chosen.tolist()
-        place = next((i for i, row in enumerate(rows) if row["skill"] == chosen), None)
-        return {"search": self.name, "chosen": place, "skill": chosen, "trials": rows}
+        place = next((i for i, row in enumerate(rows) if row["skill"] == chosen.tolist()), None)
+        return {"search": self.name, "chosen": place, "skill": chosen.tolist(), "trials": rows}
 
-    def state(self) -> dict[str, Any]:
-        return {
-            "skills": [trial.skill.tolist() for trial in self.trials],
-            "steps": [trial.steps for trial in self.trials],
-            "totals": [trial.total for trial in self.trials],
-            "chosen": None if self.chosen is None else self.chosen.tolist(),
-        }
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Tell the trials again: the same proposals come, because they depend on nothing but seed and trials.
-
-        A search that is over is only remembered: what it saw may be forgotten.
-        """
-        told = list(zip(state["skills"], state["steps"], state["totals"], strict=True))
-        if state["chosen"] is not None:
-            self.chosen = np.array(state["chosen"], np.float32)
-            self.trials = [Trial(np.array(skill, np.float32), steps, 0, steps, total) for skill, steps, total in told]
-            return
-        self.__init__(self.problem)  # type: ignore[misc]
-        for index, (_, steps, total) in enumerate(told):
-            if index == len(self.trials):
-                self._begin()
-            self.trials[index].steps, self.trials[index].total = steps, total
-            self.spent = sum(trial.steps for trial in self.trials)
+def default_skill(space: SkillSpace, value: float = 0.5) -> Array:
+    """The skill without a search: the constant `value`, the first one-hot vector or the first axis."""
+    if space.kind == "box":
+        return np.full(space.dim, value, np.float32)
+    skill = np.zeros(space.dim, np.float32)
+    skill[:1] = space.radius
+    return skill
 
 
 # ---- the registry ----------------------------------------------------------------------------------------------
@@ -201,7 +156,7 @@ T = TypeVar("T", bound=type[Search])
 
 
 def register_search(cls: T) -> T:
-    """Class decorator: `--search NAME` finds it by its `name`."""
+    """Class decorator: `--search NAME` selects the class with this `name`."""
     _REGISTRY[cls.name] = cls
     return cls
 
@@ -210,12 +165,12 @@ def searches() -> dict[str, type[Search]]:
     return dict(sorted(_REGISTRY.items()))
 
 
-def make_search(problem: Problem, name: str) -> Search:
-    """The search by its name; refuses what does not fit the skills."""
+def make_search(problem: Problem, name: str, default: Array | None = None) -> Search:
+    """The search with this name; refuses one that does not fit the skill space. `default` is chosen without trials."""
     if name not in _REGISTRY:
         raise unknown("search", name, [*_REGISTRY, "auto", "paper"])
     cls, kind = _REGISTRY[name], problem.space.kind
     if kind not in cls.fits:
         fitting = ", ".join(other.name for other in searches().values() if kind in other.fits)
         raise UserError(f"the search `{name}` does not fit {kind} skills; choose {fitting}")
-    return cls(problem)
+    return cls(problem, default)

@@ -21,7 +21,7 @@ class CrossEntropy(Search):
         size = max(self.count(steps) // 4, 3)
         while True:
             generation = np.clip(mean + std * self.rng.standard_normal((size, dim)), 0, 1)
-            yield from ((skill, steps) for skill in generation)
+            yield from (Candidate(skill.astype(np.float32), steps) for skill in generation)
             order = np.argsort(self.scores()[-size:])[::-1]
             elite = generation[order[: max(size // 3, 2)]]
             mean, std = elite.mean(axis=0), elite.std(axis=0) + 0.02

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from cic.core.errors import UserError
-from cic.training.searches.base import Candidate, Search, register_search
+from cic.core.types import Array
+from cic.training.searches.base import Candidate, Problem, Search, register_search
 
 
 @register_search
@@ -15,12 +16,15 @@ class CMAES(Search):
     name = "cma"
     fits = ("box",)
 
+    def __init__(self, problem: Problem, default: Array | None = None) -> None:
+        if problem.space.dim < 2:
+            raise UserError("CMA-ES needs skills of at least two dimensions; choose grid or random")
+        super().__init__(problem, default)
+
     def propose(self) -> Iterator[Candidate]:
         import cma
 
         dim, steps = self.problem.space.dim, self.problem.config.trial_steps
-        if dim < 2:
-            raise UserError("CMA-ES needs skills of at least two dimensions; choose grid or random")
         options = {
             "bounds": [0, 1],
             "popsize": 8,
@@ -31,7 +35,7 @@ class CMAES(Search):
         strategy = cma.CMAEvolutionStrategy(np.full(dim, 0.5), 0.25, options)
         while True:
             generation = strategy.ask()
-            yield from ((skill, steps) for skill in generation)
+            yield from (Candidate(np.asarray(skill, np.float32), steps) for skill in generation)
             costs = -np.array(self.scores()[-len(generation) :])
             worst = costs[np.isfinite(costs)].max(initial=0.0)
             strategy.tell(generation, np.where(np.isfinite(costs), costs, worst + 1).tolist())

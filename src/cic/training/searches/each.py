@@ -1,4 +1,4 @@
-"""Every corner once, for an equal share of the budget: for one-hot skills."""
+"""Every one-hot skill once, for an equal share of the budget."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ class Each(Search):
     fits = ("onehot",)
 
     def propose(self) -> Iterator[Candidate]:
-        copies, dim = self.problem.num_envs, self.problem.space.dim
-        ticks = max(self.problem.budget // (dim * copies), 1)
-        yield from ((corner, ticks * copies) for corner in np.eye(dim))
+        num_envs, dim = self.problem.num_envs, self.problem.space.dim
+        steps = max(self.problem.budget // (dim * num_envs), 1) * num_envs
+        yield from (Candidate(skill, steps) for skill in np.eye(dim, dtype=np.float32))

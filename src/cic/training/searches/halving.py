@@ -1,4 +1,4 @@
-"""Successive halving (Jamieson & Talwalkar 2016): many short trials, the better half goes on for twice as long."""
+"""Successive halving (Jamieson & Talwalkar 2016): many short trials; the better half gets trials twice as long."""
 
 from __future__ import annotations
 
@@ -22,17 +22,13 @@ class Halving(Search):
             rounds += 1
         pool = self.problem.space.sample(2**rounds, self.rng)
         for _ in range(rounds):
-            yield from ((skill, steps) for skill in pool)
+            yield from (Candidate(skill, steps, start=0) for skill in pool)
             order = np.argsort(-np.array(self.scores()[-len(pool) :]), kind="stable")
             pool, steps = pool[np.sort(order[: len(pool) // 2])], 2 * steps
 
-    @property
-    def fresh(self) -> bool:
-        return True
-
     def best(self) -> Array | None:
-        """The best of those that got farthest: scores of shorter trials say less."""
-        longest = max(trial.length for trial in self.trials)
-        last = [trial for trial in self.trials if trial.length == longest]
+        """The best of the longest trials: scores of shorter trials are less informative."""
+        longest = max(trial.candidate.steps for trial in self.trials)
+        last = [trial for trial in self.trials if trial.candidate.steps == longest]
         found = max(last, key=lambda trial: trial.score)
         return found.skill if np.isfinite(found.score) else super().best()

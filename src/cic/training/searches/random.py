@@ -8,11 +8,11 @@ from cic.training.searches.base import Candidate, Search, register_search
 
 
 @register_search
-class Random(Search):
+class RandomSearch(Search):
     name = "random"
     fits = ("box", "cube", "normal", "sphere", "onehot")
 
     def propose(self) -> Iterator[Candidate]:
         steps = self.problem.config.trial_steps
         for _ in range(self.count(steps)):
-            yield self.problem.space.sample(1, self.rng)[0], steps
+            yield Candidate(self.problem.space.sample(1, self.rng)[0], steps)

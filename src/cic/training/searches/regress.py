@@ -1,4 +1,4 @@
-"""Random skills gather rewards, then the method itself says which skill they ask for (APS: least squares)."""
+"""Random skills collect rewards, from which the objective itself infers the skill (APS: least squares)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Regress(Search):
 
     def propose(self) -> Iterator[Candidate]:
         while True:
-            yield self.problem.space.sample(1, self.rng)[0], self.problem.config.trial_steps
+            yield Candidate(self.problem.space.sample(1, self.rng)[0], self.problem.config.trial_steps)
 
     def best(self) -> Array | None:
         inferred = self.problem.infer() if self.problem.infer else None

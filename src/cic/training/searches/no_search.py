@@ -1,4 +1,4 @@
-"""No search: a skill that is given, or the constant 0.5 with uniform actions in the warm-up, as was released."""
+"""No search: a given skill, or the constant 0.5 with uniform actions in the warm-up, as in the released code."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from cic.training.searches.base import Candidate, Search, register_search
 
 
 @register_search
-class Fixed(Search):
+class NoSearch(Search):
     name = "fixed"
+    searches = False
     fits = ("none", "box", "cube", "normal", "sphere", "onehot")
 
     def propose(self) -> Iterator[Candidate]:

@@ -10,11 +10,11 @@ from cic.training.searches.base import Candidate, Search, register_search
 
 
 @register_search
-class Grid(Search):
+class GridSearch(Search):
     name = "grid"
     fits = ("box",)
 
     def propose(self) -> Iterator[Candidate]:
         steps = self.problem.config.trial_steps
         values = np.linspace(0, 1, self.count(steps))
-        yield from ((np.full(self.problem.space.dim, value), steps) for value in values)
+        yield from (Candidate(np.full(self.problem.space.dim, value, np.float32), steps) for value in values)
