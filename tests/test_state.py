@@ -208,20 +208,28 @@ def assert_same(got: dict[str, Any], expected: dict[str, Any]) -> None:
     assert [name for name in expected if got[name] != expected[name]] == []
 
 
-def lived(path: Path, setting: Setting, stops: set[int], asked: set[int]) -> dict[str, Any]:
-    """A run that is stopped by the user after some ticks, asked for its state after others, and always resumed."""
-    done = 0
-    for tick in [*sorted(stops), None]:
+class Killed(BaseException):
+    """The process ends without saving."""
+
+
+def kill() -> None:
+    raise Killed
+
+
+def lived(path: Path, setting: Setting, ends: dict[int, Callable[[], None]], asked: set[int]) -> dict[str, Any]:
+    """A run that is stopped or killed at some ticks, writes checkpoints at others, and is always resumed."""
+    for tick, end in [*sorted(ends.items()), (None, None)]:
         env, agent, inherited = setting.parts()
-        env = WatchedEnv(env, events={} if tick is None else {tick - done: stop()})
-        made = (setting.kind, setting.config, env, agent, setting.script, inherited)
+        made = (setting.kind, setting.config, WatchedEnv(env), agent, setting.script, inherited)
         loop = make_loop(path, *made, asked_at(asked))
-        if tick is None:
+        if tick is None or end is None:
             loop.train()
-        else:
-            with pytest.raises(Interrupted):
-                loop.train()
-            done = tick + 1
+            continue
+        saved = loop.run.checkpoints()
+        done = int(saved[-1].name) // setting.config.num_envs if saved else 0
+        loop.env.events[max(tick - done, 0)] = end  # type: ignore[attr-defined]
+        with pytest.raises((Interrupted, Killed)):
+            loop.train()
     return outcome(path)
 
 
@@ -286,19 +294,23 @@ SETTINGS = {
 
 @pytest.mark.parametrize("copies", COPIES)
 @pytest.mark.parametrize("name", SETTINGS)
-def test_a_run_goes_on_as_if_it_had_not_been_disturbed(
+def test_a_run_that_was_stopped_or_killed_ends_with_the_same_bytes(
     name: str, copies: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     setting = SETTINGS[name](copies)
     last = setting.config.steps // copies - 2
-    moments, examples = st.integers(1, last), 1 if name.startswith("a real") else 4
-    undisturbed = lived(tmp_path_factory.mktemp("undisturbed") / "run", setting, set(), set())
+    moments, examples = st.integers(1, last), 1 if name.startswith("a real") else 3
+    undisturbed = lived(tmp_path_factory.mktemp("undisturbed") / "run", setting, {}, set())
 
     @settings(steady, max_examples=examples)
-    @given(stops=st.sets(moments, min_size=1, max_size=2), asked=st.sets(moments, max_size=3))
-    @example(stops=set(), asked={last // 3})
-    def disturb(stops: set[int], asked: set[int]) -> None:
-        disturbed = lived(tmp_path_factory.mktemp("disturbed") / "run", setting, stops, asked)
+    @given(
+        ends=st.dictionaries(moments, st.sampled_from([stop(), kill]), min_size=1, max_size=2),
+        asked=st.sets(moments, max_size=3),
+    )
+    @example(ends={}, asked={last // 3})
+    @example(ends={last // 2: kill}, asked={last // 3})
+    def disturb(ends: dict[int, Callable[[], None]], asked: set[int]) -> None:
+        disturbed = lived(tmp_path_factory.mktemp("disturbed") / "run", setting, ends, asked)
         assert_same(disturbed, undisturbed)
 
     disturb()
