@@ -19,7 +19,7 @@ from cic.core.types import Batch, Spaces
 from cic.learning.agent import build_agent
 from cic.learning.learners.ddpg import DDPGConfig
 from cic.learning.objectives import Objective, get_objective, objectives
-from cic.learning.optim import Adam, Descent
+from cic.learning.optim import Adam, GradientStep
 
 WALKER = Spaces(obs=24, action=6)
 
@@ -71,12 +71,12 @@ def make_batch(objective: Objective, size: int) -> Batch:
 def objective_update(objective: Objective, lr: float = 1e-4) -> Callable[[Batch], None]:
     """What the agent does for its objective in one update."""
     groups, generator = objective.parameter_groups(lr), torch.Generator().manual_seed(0)
-    descent = Descent(objective.loss, Adam(groups)) if groups else None
+    step = GradientStep(objective.loss, Adam(groups)) if groups else None
 
     def update(batch: Batch) -> None:
         batch = objective.prepare(batch, generator)
-        if descent is not None:
-            descent.step(batch)
+        if step is not None:
+            step(batch)
             objective.after_step()
         objective.reward(batch)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -41,18 +40,6 @@ class NumpyLearner:
         self.config, self.w, self.generator = config, w, generator
         self.adam = {name: NumpyAdam(config.lr) for name in ("critic", "actor", "temperature")}
         self.updates = self.clamped = 0
-        self.anchor, self.pull = np.zeros(()), 0.0
-        self.unit: float | None = None
-
-    def anchored(self, value: float, action: Doubles) -> float:
-        """Minus the value, and the pull in its units, through which no gradient goes: they are set once a step."""
-        if self.unit is None:
-            self.unit = abs(value)
-        return -value + self.pull * self.unit * float(((action - self.anchor) ** 2).mean())
-
-    def first(self, loss: Callable[[Weights], float]) -> float:
-        self.unit = None
-        return loss(self.w)
 
     def normal(self, shape: tuple[int, ...]) -> Doubles:
         return torch.randn(shape, generator=self.generator).double().numpy()
@@ -90,12 +77,12 @@ class NumpyDDPG(NumpyLearner):
 
         def actor_loss(w: Weights) -> float:  # by the critic after its step
             before = actor(w, ACTOR, seen)
-            mean = np.tanh(before)
-            loss = self.anchored(float(critic(w, CRITIC, seen, mean + offset).min(axis=0).mean()), mean)
-            assert self.unit is not None
-            return loss + self.config.saturation * self.unit * float((before**2).mean())
+            value = float(critic(w, CRITIC, seen, np.tanh(before) + offset).min(axis=0).mean())
+            return -value + self.config.saturation * unit * float((before**2).mean())
 
-        numbers["actor/loss"] = self.first(actor_loss)
+        policy = np.tanh(actor(self.w, ACTOR, seen))
+        unit = abs(float(critic(self.w, CRITIC, seen, policy + offset).min(axis=0).mean()))  # without gradient
+        numbers["actor/loss"] = actor_loss(self.w)
         self.adam["actor"].step(self.w, gradient(actor_loss, self.w, (f"{ACTOR}.",)))
         self.follow(CRITIC, TARGET)
         return numbers
@@ -116,9 +103,9 @@ class NumpyTD3(NumpyLearner):
 
             def actor_loss(w: Weights) -> float:  # the first critic alone
                 mean = np.tanh(actor(w, ACTOR, seen))
-                return self.anchored(float(critic(w, CRITIC, seen, mean)[0].mean()), mean)
+                return -float(critic(w, CRITIC, seen, mean)[0].mean())
 
-            numbers["actor/loss"] = self.first(actor_loss)
+            numbers["actor/loss"] = actor_loss(self.w)
             self.adam["actor"].step(self.w, gradient(actor_loss, self.w, (f"{ACTOR}.",)))
             self.follow(CRITIC, TARGET)
             self.follow(ACTOR, TARGET_ACTOR)
@@ -147,9 +134,9 @@ class NumpySAC(NumpyLearner):
         def actor_loss(w: Weights) -> float:
             chosen, log_density = self.sample(w, seen, noise)
             value = float(critic(w, CRITIC, seen, chosen).min(axis=0).mean())
-            return alpha * float(log_density.mean()) + self.anchored(value, chosen)
+            return alpha * float(log_density.mean()) - value
 
-        numbers["actor/loss"] = self.first(actor_loss)
+        numbers["actor/loss"] = actor_loss(self.w)
         log_density = self.sample(self.w, seen, noise)[1]  # before the actor's step
         numbers["actor/entropy"] = float(-log_density.mean())
         self.adam["actor"].step(self.w, gradient(actor_loss, self.w, (f"{ACTOR}.",)))
@@ -202,8 +189,6 @@ class NumpyAgent:
                 numbers["representation/loss"] = self.learn_representation(batch)
             reward = self.reward(batch)
         seen, later = self.see(batch.obs, batch.skill), self.see(batch.next_obs, batch.skill)
-        if "anchor" in batch.extras:
-            self.learner.anchor, self.learner.pull = doubles(batch.extras["anchor"]), float(batch.extras["pull"])
         numbers |= self.learner.update(seen, doubles(batch.action), reward, doubles(batch.discount), later)
         numbers["reward/intrinsic" if intrinsic else "reward/task"] = float(reward.mean())
         return numbers

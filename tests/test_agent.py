@@ -50,20 +50,8 @@ def test_finetuning_is_paid_by_the_task() -> None:
     assert_updates_agree(agent, batches(agent, 3), intrinsic=False)
 
 
-@every_learner
-def test_a_pull_towards_an_action_is_part_of_the_actors_loss(learner: str) -> None:
-    """In units of the value, through which no gradient goes."""
-    agent = shake(make_agent(learner=learner, config={"actor_every": 1} if learner == "td3" else None))
-    drawn = torch.Generator().manual_seed(3)
-    pulled = [
-        batch.with_extras(anchor=torch.rand(batch.action.shape, generator=drawn) * 2 - 1, pull=torch.tensor(1.5))
-        for batch in batches(agent, 2)
-    ]
-    assert_updates_agree(agent, pulled, intrinsic=False)
-
-
 def test_saturation_is_part_of_ddpgs_actor_loss() -> None:
-    """In units of the value as well."""
+    """Relative to the value, through which no gradient passes."""
     agent = shake(make_agent(config={"saturation": 0.7}))
     assert_updates_agree(agent, batches(agent, 2), intrinsic=False)
 

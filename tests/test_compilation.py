@@ -89,9 +89,9 @@ def assert_updates_agree(plain: Agent, compiled: Agent, functions: list[Any]) ->
 def test_a_compiled_loss_equals_the_plain_one() -> None:
     """CIC's representation alone: to compile a whole update takes half a minute."""
     plain, compiled = small("cic", "ddpg"), small("cic", "ddpg")
-    descent = compiled.descent("objective")
-    descent.compile(compiled.device, [])
-    assert_updates_agree(plain, compiled, [descent._gradients])
+    step = compiled.gradient_steps()["objective"]
+    step.compile(compiled.device, [])
+    assert_updates_agree(plain, compiled, [step.compiled])
     for (name, one), (_, other) in zip(plain.named_parameters(), compiled.named_parameters(), strict=True):
         assert torch.allclose(one, other, rtol=1e-4, atol=1e-5), name
 
@@ -125,8 +125,7 @@ def test_one_graph_never_serves_another_module() -> None:
 def test_compiled_updates_equal_plain_ones(objective: str, learner: str) -> None:
     plain, compiled = small(objective, learner), small(objective, learner)
     compiled.compile_losses()
-    parts = [name for name in ("objective", *compiled.learner.losses()) if name != "objective" or compiled._learns]
-    assert_updates_agree(plain, compiled, [compiled.descent(name)._gradients for name in parts])
+    assert_updates_agree(plain, compiled, [step.compiled for step in compiled.gradient_steps().values()])
     for (name, one), (_, other) in zip(plain.named_parameters(), compiled.named_parameters(), strict=True):
         # Together: of a gradient near Adam's ε = 1e-8, as some of ProtoRL's 65,536 are, rounding decides the step.
         assert torch.linalg.norm(one - other) < 1e-4 * torch.linalg.norm(one) + 1e-5, name

@@ -1,7 +1,7 @@
-"""An agent is three parts: an encoder, an objective and a learner.
+"""An agent has three parts: an encoder, an objective and a learner.
 
-`update` is the whole algorithm: representation step, intrinsic reward with the updated representation, then the
-learner's own update. The learner never knows where the reward came from.
+`Agent.update` is the whole algorithm: a gradient step of the representation, the intrinsic reward with the updated
+representation, then the learner's update. The learner does not depend on the source of the reward.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from cic.learning.encoders import Encoder, Identity
 from cic.learning.learners import Learner, LearnerConfig, get_learner
 from cic.learning.learners.base import Keep
 from cic.learning.objectives import Objective, get_objective
-from cic.learning.optim import Adam, Descent, Loss
+from cic.learning.optim import Adam, GradientStep
 
 
 class Agent(nn.Module):
-    """Acts by a skill and learns from batches. The parts are given; `build_agent` makes them from their names."""
+    """Acts with a skill and learns from batches. `build_agent` creates one from the names of its parts."""
 
     def __init__(
         self,
@@ -40,13 +40,10 @@ class Agent(nn.Module):
         self.encoder, self.objective, self.learner = encoder, objective, learner
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self.skill: Array | None = None
-        """The skill by which it acts when none is given: the one that a finetuning chose."""
+        """The skill that `act` uses if none is given: the one that finetuning chose."""
         self._skill_dim = objective.skills.dim
-        self._learns = bool(objective.parameter_groups(learner.config.lr))
-        self._optimisers: dict[str, Adam] = {}
-        self._descents: dict[str, Descent] = {}
-        self._compiled: list[Compiled] | None = None
         self.to(self.device)
+        self._create_optimisers()
 
     # ---- acting ------------------------------------------------------------------------------------------------
 
@@ -54,7 +51,14 @@ class Agent(nn.Module):
     def act(
         self, obs: Array, skill: Array | None = None, *, explore: bool = False, actor: nn.Module | None = None
     ) -> Array:
-        """(N, action) for (N, obs) and (N, skill), or one action for one observation; by `actor` if given."""
+        """Return actions (N, action) for (N, obs) and (N, skill), or one action for one observation.
+
+        Args:
+            obs: Observations.
+            skill: One skill per observation, or one for all; by default `self.skill`.
+            explore: Add exploration noise.
+            actor: Another actor network to use instead of the learner's.
+        """
         seen, by = self._tensors(obs, self.skill if skill is None else skill)
         x = self.objective.policy_input(self.encoder(seen), by)
         action = self.learner.act(x, explore, self.generator) if actor is None else self.learner.mean_action(x, actor)
@@ -63,7 +67,7 @@ class Agent(nn.Module):
 
     @torch.inference_mode()
     def value(self, obs: Array, action: Array, skill: Array) -> Array:
-        """(N,): what the critic says of these actions, the smaller of its two values."""
+        """Return the Q-values (N,) of actions: the smaller one of the two critics."""
         seen, by = self._tensors(obs, skill)
         x = self.objective.policy_input(self.encoder(seen), by)
         taken = torch.from_numpy(np.ascontiguousarray(action, np.float32)).to(self.device)
@@ -73,7 +77,7 @@ class Agent(nn.Module):
     def predict(
         self, observation: Array, state: Any = None, episode_start: Any = None, deterministic: bool = True
     ) -> tuple[Array, Any]:
-        """`act` in the form of Stable-Baselines3, by the agent's own skill: the actions, and the state as it came."""
+        """`act` with the signature of Stable-Baselines3 and the skill of the agent; `state` is returned unchanged."""
         return self.act(observation, explore=not deterministic), state
 
     def _tensors(self, obs: Array, skill: Array | None) -> tuple[Tensor, Tensor]:
@@ -94,23 +98,29 @@ class Agent(nn.Module):
     # ---- learning ----------------------------------------------------------------------------------------------
 
     def update(self, *batches: Batch, intrinsic: bool, actor: bool = True) -> Metrics:
-        """One update: of the representation and the learner, paid by the objective, or of the learner alone, paid by
-        the task. Metrics are tensors: reading them is what waits."""
+        """Take one update and return its metrics, as tensors: reading a value is what waits for the device.
+
+        Args:
+            batches: `objective.needs.batches` batches; the representation learns from each, the policy from the last.
+            intrinsic: Train the representation and the learner on the objective's reward. Otherwise train the learner
+                alone on the reward of the batch.
+            actor: Also update the actor.
+        """
         metrics: Metrics = {}
         if intrinsic:
             for batch in batches:
                 batch = self._prepare(batch)
-                metrics |= self._learn_representation(batch)
+                metrics |= self._update_representation(batch)
             reward = self.objective.reward(self.encode(batch, detached=True))
             batch = batch._replace(reward=reward)
         else:
             batch = batches[-1]
-        metrics |= self.learner.update(self._policy_batch(batch), self._descend, self.generator, actor=actor)
+        metrics |= self.learner.update(self._policy_batch(batch), self.generator, actor=actor)
         metrics["reward/intrinsic" if intrinsic else "reward/task"] = batch.reward.mean()
         return metrics
 
     def _prepare(self, batch: Batch) -> Batch:
-        """What the objective draws and computes beforehand: from features, like all that it sees."""
+        """Add what the objective samples and computes before its loss. It uses features, as everywhere."""
         seen = self.encode(batch, detached=True)
         prepared = self.objective.prepare(seen, self.generator)
         if seen is batch:
@@ -118,15 +128,15 @@ class Agent(nn.Module):
         raw = {name: batch.extras[name] for name in OBSERVED if name in batch.extras}
         return prepared._replace(obs=batch.obs, next_obs=batch.next_obs).with_extras(**raw)
 
-    def _learn_representation(self, batch: Batch) -> Metrics:
-        if not self._learns:
+    def _update_representation(self, batch: Batch) -> Metrics:
+        if self._objective_step is None:
             return {}
-        metrics = self._descend("objective", self.encode(batch, detached=not self._teaches("objective")))
+        metrics = self._objective_step(self.encode(batch, detached=not self._trains_encoder("objective")))
         self.objective.after_step()
         return metrics
 
     def encode(self, batch: Batch, *, detached: bool) -> Batch:
-        """The batch as the objective sees it."""
+        """Replace the observations of a batch by features."""
         if isinstance(self.encoder, Identity):
             return batch
         with torch.set_grad_enabled(not detached):
@@ -135,74 +145,72 @@ class Agent(nn.Module):
         return batch.with_extras(**seen)
 
     def _policy_batch(self, batch: Batch) -> Batch:
-        """The batch as actor and critic see it."""
-        batch = self.encode(batch, detached=not self._teaches("critic"))
+        """Replace the observations of a batch by the input of actor and critic."""
+        batch = self.encode(batch, detached=not self._trains_encoder("critic"))
         obs = self.objective.policy_input(batch.obs, batch.skill)
         return batch._replace(obs=obs, next_obs=self.objective.policy_input(batch.next_obs, batch.skill))
 
-    def _teaches(self, name: str) -> bool:
-        return name in self.encoder.learns_from
+    # ---- optimisers --------------------------------------------------------------------------------------------
 
-    # ---- optimisers, made when first needed: an agent that only acts goes without --------------------------------
+    def _trains_encoder(self, loss: str) -> bool:
+        return loss in self.encoder.learns_from
 
-    def _descend(self, name: str, *inputs: Any) -> Metrics:
-        return self.descent(name).step(*inputs)
-
-    def descent(self, name: str) -> Descent:
-        """How the objective or a part of the learner learns."""
-        if name not in self._descents:
-            self._descents[name] = self._make_descent(name)
-        return self._descents[name]
-
-    def _make_descent(self, name: str) -> Descent:
-        loss: Loss = self.objective.loss if name == "objective" else self.learner.losses()[name][0]
-        optimisers = [self._optimiser(name)]
-        if self._teaches(name):
-            optimisers.append(self._optimiser("encoder"))
-        descent = Descent(loss, *optimisers)
-        if self._compiled is not None and not self._teaches(name):  # an encoder's graph begins outside of the loss
-            descent.compile(self.device, self._compiled)
-        return descent
-
-    def _optimiser(self, name: str) -> Adam:
-        if name not in self._optimisers:
-            self._optimisers[name] = Adam(self._groups(name))
-        return self._optimisers[name]
-
-    def _groups(self, name: str) -> list[dict[str, Any]]:
+    def _create_optimisers(self) -> None:
+        """Create those of the objective and the encoder; the learner has its own."""
         lr = self.learner.config.lr
-        if name == "objective":
-            return self.objective.parameter_groups(lr)
-        weights = self.encoder.parameters() if name == "encoder" else self.learner.losses()[name][1]
-        return [{"params": list(weights), "lr": lr}]
+        groups = self.objective.parameter_groups(lr)
+        self._encoder_optimiser: Adam | None = None
+        if self.encoder.learns_from:
+            self._encoder_optimiser = encoder = Adam([{"params": list(self.encoder.parameters()), "lr": lr}])
+            self.learner.encoder_optimiser = encoder if self._trains_encoder("critic") else None
+        more = [self._encoder_optimiser] if self._encoder_optimiser and self._trains_encoder("objective") else []
+        self._objective_step = GradientStep(self.objective.loss, Adam(groups), *more) if groups else None
+
+    def gradient_steps(self) -> dict[str, GradientStep]:
+        """The gradient steps of objective and learner by the name of their loss."""
+        own = {} if self._objective_step is None else {"objective": self._objective_step}
+        return own | self.learner.steps
 
     def compile_losses(self) -> None:
-        """From now on gradients come by `torch.compile`: the same numbers to within rounding, sooner."""
-        self._compiled = []
-        self._descents.clear()
+        """Compute gradients with `torch.compile` from now on: equal to within rounding, and faster.
 
-    # ---- weights from elsewhere --------------------------------------------------------------------------------
+        A loss that trains the encoder is not compiled: the graph of the features lies outside of it.
+        """
+        siblings: list[Compiled] = []
+        for name, step in self.gradient_steps().items():
+            if not self._trains_encoder(name):
+                step.compile(self.device, siblings)
+
+    # ---- pre-trained weights ---------------------------------------------------------------------------------
 
     @torch.no_grad()
     def inherit(self, weights: dict[str, Tensor], critic: Keep) -> None:
-        """Take over a pre-trained agent's encoder, objective, actor and as much of its critic as asked."""
+        """Load encoder, objective and actor of a pre-trained agent, and the given part of its critic."""
         for part, module in (("encoder.", self.encoder), ("objective.", self.objective)):
             module.load_state_dict(_below(part, weights))
         self.learner.inherit(_below("learner.", weights), critic)
 
     # ---- checkpoints -------------------------------------------------------------------------------------------
 
+    def _optimisers(self) -> dict[str, Adam]:
+        own = {} if self._encoder_optimiser is None else {"encoder": self._encoder_optimiser}
+        return own | {name: step.optimisers[0] for name, step in self.gradient_steps().items()}
+
     def optimiser_state(self) -> dict[str, Tensor]:
-        """Adam's moments and counters as flat names, and the generator."""
+        """Return the generator's state, and the optimisers' as `"<loss>.<index of the weight>.<name>"`."""
         flat = {"generator": self.generator.get_state()}
-        for name, optimiser in self._optimisers.items():
+        for name, optimiser in self._optimisers().items():
             flat |= {f"{name}.{slot}": value for slot, value in optimiser.state().items()}
         return flat
 
     def restore_optimisers(self, flat: dict[str, Tensor]) -> None:
+        """Restore what `optimiser_state` returned."""
         self.generator.set_state(flat["generator"].cpu())
-        for name in {key.partition(".")[0] for key in flat if "." in key}:
-            self._optimiser(name).restore(_below(f"{name}.", flat))
+        optimisers = self._optimisers()
+        if unknown := {name.partition(".")[0] for name in flat} - optimisers.keys() - {"generator"}:
+            raise ValueError(f"there are no optimisers {sorted(unknown)}, only {sorted(optimisers)}")
+        for name, optimiser in optimisers.items():
+            optimiser.restore(_below(f"{name}.", flat))
 
 
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -219,8 +227,8 @@ def build_agent(
     seed: int = 0,
     device: str = "cpu",
 ) -> Agent:
-    """An agent on states, with weights drawn from `seed`."""
-    with torch.random.fork_rng(devices=[]):  # initialisation draws from torch's global generator
+    """Create an agent for state observations. Its weights are drawn with `seed`."""
+    with torch.random.fork_rng(devices=[]):  # initialisation uses torch's global generator
         torch.manual_seed(seed)
         method = get_objective(objective)(spaces, config.hidden, options)
         actor_critic = get_learner(learner).build(config, method.policy_input_dim, spaces.action, method.make_critic)

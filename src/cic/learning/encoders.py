@@ -1,4 +1,4 @@
-"""From what the environment shows to what objective, actor and critic see."""
+"""Encoders compute the features that objective, actor and critic use from observations."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from torch import Tensor, nn
 
 
 class Encoder(nn.Module):
-    """Features of an observation. Its parameters have an optimiser of their own, whoever's gradient reaches them."""
+    """Features of an observation. One optimiser trains its parameters, with the gradients of the losses named below."""
 
     dim: int
     """Width of the features."""
     learns_from: ClassVar[frozenset[str]] = frozenset({"objective", "critic"})
-    """Whose gradients reach it; the actor's never do."""
+    """The losses whose gradients train it: "objective", "critic" or both. The loss of the actor never does."""
 
 
 class Identity(Encoder):
-    """States are features already."""
+    """For state observations: the features are the observation."""
 
     learns_from = frozenset()
 

@@ -1,13 +1,13 @@
-"""Gradient descent on a loss: the one place that steps optimisers, and the seam where `torch.compile` enters."""
+"""Optimiser steps on losses. All gradients are computed here, so this is also where `torch.compile` is applied."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim.adam import adam
 
 from cic.core.types import Metrics
 from cic.learning.compilation import Compiled
@@ -16,100 +16,75 @@ Loss = Callable[..., tuple[Tensor, Metrics]]
 Gradients = tuple[Tensor | None, ...]
 
 
-class _Group(NamedTuple):
-    """Weights that share a learning rate, and what Adam keeps of each."""
-
-    lr: float
-    weights: list[Tensor]
-    exp_avg: list[Tensor]
-    exp_avg_sq: list[Tensor]
-    step: list[Tensor]
-
-    def only(self, used: list[bool]) -> _Group:
-        """Without the weights that got no gradient."""
-        return _Group(self.lr, *([one for one, keep in zip(column, used, strict=True) if keep] for column in self[1:]))
-
-
 class Adam:
-    """Adam (Kingma & Ba 2015) with β = (0.9, 0.999) and ε = 1e-8, by torch's own function and fused kernel.
+    """torch's fused Adam, with gradients passed as arguments and its state as a flat dict of tensors.
 
-    `groups` are `{"params": [...], "lr": ...}`, as `torch.optim.Adam` takes them. That class spends half a millisecond
-    per update (7 % at `laptop` scale) on what is not needed here: lists made anew at each step, hooks, `.grad`.
+    `groups` are `{"params": [...], "lr": ...}`, as `torch.optim.Adam` takes them.
     """
 
-    def __init__(self, groups: Iterable[dict[str, Any]]) -> None:
-        self._groups = []
-        for group in groups:
-            weights = list(group["params"])
-            means, squares = ([torch.zeros_like(weight) for weight in weights] for _ in range(2))
-            counts = [torch.zeros((), device=weight.device) for weight in weights]
-            self._groups.append(_Group(float(group["lr"]), weights, means, squares, counts))
-        self.weights = [weight for group in self._groups for weight in group.weights]
+    _SLOTS = ("step", "exp_avg", "exp_avg_sq")
 
-    @torch.no_grad()
+    def __init__(self, groups: Iterable[dict[str, Any]]) -> None:
+        self._groups = [{**group, "params": list(group["params"])} for group in groups]
+        self.weights: list[Tensor] = [weight for group in self._groups for weight in group["params"]]
+
+    @cached_property
+    def _adam(self) -> torch.optim.Adam:
+        """Created on first use: an agent that only acts does not wait a second for torch to import its compiler."""
+        return torch.optim.Adam(self._groups, fused=True)
+
     def step(self, gradients: Gradients) -> None:
-        """One step down; a weight without gradient stays as it is."""
-        for group in self._groups:
-            mine, gradients = gradients[: len(group.weights)], gradients[len(group.weights) :]
-            used = [gradient is not None for gradient in mine]
-            part = group if all(used) else group.only(used)
-            adam(
-                part.weights,
-                [
-                    gradient.contiguous() for gradient in mine if gradient is not None
-                ],  # the kernel walks memory in order
-                part.exp_avg,
-                part.exp_avg_sq,
-                [],
-                part.step,
-                fused=True,
-                lr=part.lr,
-                beta1=0.9,
-                beta2=0.999,
-                eps=1e-8,
-                weight_decay=0.0,
-                amsgrad=False,
-                maximize=False,
-            )
+        """Take one step. A weight whose gradient is None keeps its value and its step count."""
+        for weight, gradient in zip(self.weights, gradients, strict=True):
+            weight.grad = None if gradient is None else gradient.contiguous()
+        self._adam.step()
 
     def state(self) -> dict[str, Tensor]:
-        """`"3.exp_avg"` and so on: counter and moments of every weight, by its place; they share memory."""
-        slots = [slot for g in self._groups for slot in zip(g.step, g.exp_avg, g.exp_avg_sq, strict=True)]
-        names = ("step", "exp_avg", "exp_avg_sq")
-        return {f"{i}.{name}": value for i, slot in enumerate(slots) for name, value in zip(names, slot, strict=True)}
+        """Return step count and moments as `"<index of the weight>.<name>"`; they share memory with the optimiser."""
+        slots = ((index, self._adam.state.get(weight, {})) for index, weight in enumerate(self.weights))
+        return {f"{index}.{name}": value for index, slot in slots for name, value in slot.items()}
 
-    @torch.no_grad()
     def restore(self, state: dict[str, Tensor]) -> None:
-        for name, value in self.state().items():
-            if state[name].shape != value.shape:  # copying would stretch it
-                raise ValueError(f"{name} is {tuple(state[name].shape)}, expected {tuple(value.shape)}")
-            value.copy_(state[name])
+        """Replace the state by a copy of one that `state` returned, also by one from another device."""
+        self._adam.state.clear()
+        for index in sorted({int(name.partition(".")[0]) for name in state}):
+            weight = self.weights[index]
+            found = {name: state[f"{index}.{name}"] for name in self._SLOTS}
+            for name, value in found.items():
+                shape = () if name == "step" else weight.shape
+                if value.shape != shape:
+                    raise ValueError(f"{index}.{name} is {tuple(value.shape)}, expected {tuple(shape)}")
+            self._adam.state[weight] = {name: value.to(weight, copy=True) for name, value in found.items()}
 
 
-class Descent:
-    """A loss and the optimisers of the weights that it moves.
+class GradientStep:
+    """A loss and the optimisers of the weights that it trains; a call takes one step.
 
-    The loss is a pure function of its inputs and the weights: what is random comes in. Gradients are asked for by name,
-    so none are made for weights that it does not move (the critic's in the actor's step).
+    The loss is a deterministic function of its inputs and the weights: random numbers are inputs. Gradients are
+    computed for these weights alone, for example none for the critic's weights in the actor's step.
     """
 
     def __init__(self, loss: Loss, *optimisers: Adam) -> None:
-        self._loss, self._optimisers = loss, optimisers
+        self._loss, self.optimisers = loss, optimisers
         self._weights = [weight for optimiser in optimisers for weight in optimiser.weights]
-        self._gradients: Callable[..., tuple[Gradients, Metrics]] = self._by_autograd
+        self._gradients: Callable[..., tuple[Gradients, Metrics]] = self._autograd
 
-    def step(self, *inputs: Any) -> Metrics:
+    def __call__(self, *inputs: Any) -> Metrics:
         gradients, metrics = self._gradients(*inputs)
-        for optimiser in self._optimisers:
+        for optimiser in self.optimisers:
             count = len(optimiser.weights)
             optimiser.step(gradients[:count])
             gradients = gradients[count:]
         return metrics
 
-    def _by_autograd(self, *inputs: Any) -> tuple[Gradients, Metrics]:
+    def _autograd(self, *inputs: Any) -> tuple[Gradients, Metrics]:
         loss, metrics = self._loss(*inputs)
         return torch.autograd.grad(loss, self._weights, allow_unused=True), metrics
 
     def compile(self, device: torch.device, siblings: list[Compiled]) -> None:
-        """From now on by `torch.compile`: the same numbers to within rounding, sooner."""
-        self._gradients = Compiled(self._by_autograd, device, siblings)
+        """Compute gradients with `torch.compile` from now on: equal to within rounding, and faster."""
+        self._gradients = Compiled(self._autograd, device, siblings)
+
+    @property
+    def compiled(self) -> Compiled | None:
+        return self._gradients if isinstance(self._gradients, Compiled) else None

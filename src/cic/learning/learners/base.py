@@ -1,7 +1,8 @@
-"""What every learner must say: how it acts and which losses one update descends.
+"""The base class of learners: how a policy acts, which losses train it, and their optimisers.
 
-A learner is an actor, a critic and whatever follows them. It sees batches whose observations are what actor and critic
-see (the skill included) and whose reward is what it should maximise; it knows nothing of where either came from.
+A learner holds an actor, a critic, their targets and an optimiser per loss. The observations of its batches are the
+inputs of actor and critic, which include the skill; the reward is what it maximises. It does not depend on how either
+was computed.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import copy
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from functools import cached_property
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,15 +21,15 @@ from cic.core.config import require
 from cic.core.errors import UserError, unknown
 from cic.core.types import Batch, Metrics
 from cic.learning.networks import Critic
-from cic.learning.optim import Loss
+from cic.learning.optim import Adam, GradientStep, Loss
 
-EDGE = 1 - 1e-6  # actions stay inside (-1, 1), where tanh's inverse exists
+EDGE = 1 - 1e-6  # largest absolute action: the inverse of tanh exists inside (-1, 1)
 Keep = Literal["trunk", "all", "none"]
 
 
 @dataclass(frozen=True)
 class LearnerConfig:
-    """What all learners share."""
+    """Settings of every learner."""
 
     hidden: int = 1024
     """Width H of every hidden layer."""
@@ -40,9 +42,9 @@ class LearnerConfig:
     nstep: int = 3
     """Steps of the n-step return; objectives see (s_t, s_{t+n})."""
     tau: float = 0.01
-    """Share of the critic that the target takes over per update."""
+    """Polyak rate: share of the critic that its target takes over per update."""
     tau_alone: float = 0.1
-    """The same in updates of the critic alone: a policy that does not move can be evaluated faster."""
+    """Polyak rate in updates of the critic alone: the value of a fixed policy can be learned faster."""
 
     def __post_init__(self) -> None:
         require(self.hidden >= 1, f"hidden must be at least 1, not {self.hidden}")
@@ -54,17 +56,13 @@ class LearnerConfig:
             require(0 < getattr(self, name) <= 1, f"{name} must lie in (0, 1], not {getattr(self, name)}")
 
 
-class Descend(Protocol):
-    """One optimiser step on a loss of the learner's, by its name."""
-
-    def __call__(self, name: str, *inputs: Any) -> Metrics: ...
-
-
 class Learner(nn.Module):
-    """Actor and critic; `target` follows the critic."""
+    """Actor, critic, their targets and their optimisers. A subclass implements one algorithm."""
 
     Config: ClassVar[type[LearnerConfig]] = LearnerConfig
     actor: nn.Module
+    encoder_optimiser: Adam | None = None
+    """Steps together with the critic's optimiser. The agent sets it if the critic's loss also trains the encoder."""
 
     def __init__(self, config: LearnerConfig, actor: nn.Module, critic: Critic) -> None:
         super().__init__()
@@ -72,34 +70,43 @@ class Learner(nn.Module):
         self.actor = actor
         self.critic = critic
         self.target = copy.deepcopy(critic).requires_grad_(False)
-        self._followers: list[tuple[list[Tensor], list[Tensor]]] = [
+        self._targets: list[tuple[list[Tensor], list[Tensor]]] = [
             (list(self.target.parameters()), list(critic.parameters()))
         ]
 
     @classmethod
     @abstractmethod
     def build(cls, config: Any, input_dim: int, action_dim: int, make_critic: Callable[[], Critic]) -> Learner:
-        """The learner with fresh weights, drawn from torch's global generator: the actor's first."""
+        """Create a learner. Weights are drawn from torch's global generator, the actor's first."""
 
     @abstractmethod
     def mean_action(self, x: Tensor, actor: nn.Module | None = None) -> Tensor:
-        """(N, action): what the policy, or another actor of its kind, does without exploring."""
+        """(N, action): the action of the policy, or of another actor network, without exploration noise."""
 
     @abstractmethod
     def act(self, x: Tensor, explore: bool, generator: torch.Generator) -> Tensor:
-        """(N, action) in (-1, 1): the mean action, or one that explores."""
+        """(N, action) in (-1, 1): the mean action, or an action with exploration noise."""
 
     @abstractmethod
     def losses(self) -> dict[str, tuple[Loss, list[nn.Parameter]]]:
-        """Each loss by name, and the weights that it moves."""
+        """Return each loss by name, with the weights that it trains. One of them is `"critic"`."""
+
+    @cached_property
+    def steps(self) -> dict[str, GradientStep]:
+        """The gradient step of each loss. Created on first use, when the weights are on their device."""
+        more = {"critic": () if self.encoder_optimiser is None else (self.encoder_optimiser,)}
+        return {
+            name: GradientStep(loss, Adam([{"params": weights, "lr": self.config.lr}]), *more.get(name, ()))
+            for name, (loss, weights) in self.losses().items()
+        }
 
     @abstractmethod
-    def update(self, batch: Batch, descend: Descend, generator: torch.Generator, *, actor: bool = True) -> Metrics:
-        """One update of everything, or of all but the actor."""
+    def update(self, batch: Batch, generator: torch.Generator, *, actor: bool = True) -> Metrics:
+        """Take one step of every optimiser and move the targets. With `actor=False` the policy does not change."""
 
     @torch.no_grad()
     def inherit(self, weights: dict[str, Tensor], critic: Keep) -> None:
-        """Take over a pre-trained learner's actor and as much of its critic as asked; targets follow."""
+        """Load a pre-trained actor and the given part of the critic; the target becomes a copy of the critic."""
         self.actor.load_state_dict(_below("actor.", weights))
         if critic == "all":
             self.critic.load_state_dict(_below("critic.", weights))
@@ -107,24 +114,14 @@ class Learner(nn.Module):
             self.critic.trunk.load_state_dict(_below("critic.trunk.", weights))
         self.target.load_state_dict(self.critic.state_dict())
 
-    def anchored(self, value: Tensor, action: Tensor, batch: Batch) -> Tensor:
-        """The actor's loss: minus the value of its action, and a pull towards the action that the batch says to keep.
-
-        The pull is in units of the value itself, so that it means the same for every reward.
-        """
-        if "anchor" not in batch.extras:
-            return -value
-        distance = (action - batch.extras["anchor"]).square().mean()
-        return -value + batch.extras["pull"] * value.detach().abs() * distance
-
     @torch.no_grad()
-    def follow(self, *, actor: bool) -> None:
-        """Polyak averaging: every target moves by `tau` towards what it follows, faster while the actor stands still.
+    def update_targets(self, *, actor: bool) -> None:
+        """Polyak averaging: move every target by `tau` towards its source, or by `tau_alone` without the actor.
 
-        A value that bootstraps over n steps arrives after some 1/tau · 1/(1 − γⁿ) updates, 3,300 by URLB's settings.
+        Values need about 1/tau · 1/(1 − γⁿ) updates to propagate through n-step bootstrapping: 3,300 in URLB.
         """
         rate = self.config.tau if actor else self.config.tau_alone
-        for targets, sources in self._followers:
+        for targets, sources in self._targets:
             torch._foreach_lerp_(targets, sources, rate)
 
 
@@ -133,7 +130,7 @@ def _below(prefix: str, weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def straight_through_clamp(action: Tensor) -> Tensor:
-    """Inside (-1, 1), with gradients as if it had not been clamped."""
+    """Clamp to (-1, 1), with the gradient of the identity."""
     return action + (action.clamp(-EDGE, EDGE) - action).detach()
 
 

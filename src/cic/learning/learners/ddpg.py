@@ -2,10 +2,10 @@
 
 target  y = r + γ min_k Q'_k(s', a'),  a' = μ(s') + clipped noise, μ the *current* actor
 critic  Σ_k mean (Q_k(s, a) − y)²
-actor   −mean min_k Q_k(s, μ(s) + clipped noise), by the critic after its step
+actor   −mean min_k Q_k(s, μ(s) + clipped noise), with the critic after its step
 
-`saturation` adds weight · |that mean| · mean u² to the actor's loss, μ = tanh u: an actor far out on the tanh has no
-gradient left to turn back by, and finetuning inherits it. URLB has no such term.
+`saturation` adds weight · |that mean| · mean u² to the actor's loss, where μ = tanh u. Without it an actor can saturate
+the tanh, where gradients vanish, and finetuning inherits such an actor. URLB has no such term.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from cic.core.config import require
 from cic.core.types import Batch, Metrics
 from cic.learning.learners.base import (
     EDGE,
-    Descend,
     Learner,
     LearnerConfig,
     normal_like,
@@ -36,9 +35,9 @@ class DDPGConfig(LearnerConfig):
     noise: float = 0.2
     """Standard deviation of the exploration noise."""
     noise_clip: float = 0.3
-    """Bound of that noise inside updates."""
+    """Bound of the noise inside updates."""
     saturation: float = 0.0
-    """Weight that keeps actions off the flat ends of the tanh, in units of the value; 0 is none, as in URLB."""
+    """Weight of the penalty on saturated actions, relative to the value; 0 disables it, as in URLB."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -73,11 +72,11 @@ class DDPG(Learner):
             "actor": (self.actor_loss, list(self.actor.parameters())),
         }
 
-    def update(self, batch: Batch, descend: Descend, generator: torch.Generator, *, actor: bool = True) -> Metrics:
-        metrics = descend("critic", batch, self._noise(batch.action, generator))
+    def update(self, batch: Batch, generator: torch.Generator, *, actor: bool = True) -> Metrics:
+        metrics = self.steps["critic"](batch, self._noise(batch.action, generator))
         if actor:
-            metrics |= descend("actor", batch, self._noise(batch.action, generator))
-        self.follow(actor=actor)
+            metrics |= self.steps["actor"](batch, self._noise(batch.action, generator))
+        self.update_targets(actor=actor)
         return metrics
 
     def critic_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Metrics]:
@@ -86,13 +85,12 @@ class DDPG(Learner):
         return self.critic.td_loss(self.target, batch, next_action, 0.0)
 
     def actor_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Metrics]:
-        before = self.actor(batch.obs)
-        mean = before.tanh()
-        action = straight_through_clamp(mean + noise)
+        raw = self.actor(batch.obs)
+        action = straight_through_clamp(raw.tanh() + noise)
         value = self.critic(batch.obs, action, batch.skill).amin(dim=0).mean()
-        loss = self.anchored(value, mean, batch)
+        loss = -value
         if self.config.saturation:
-            loss = loss + self.config.saturation * value.detach().abs() * before.square().mean()
+            loss = loss + self.config.saturation * value.detach().abs() * raw.square().mean()
         return loss, {"actor/loss": loss.detach()}
 
     def _noise(self, action: Tensor, generator: torch.Generator) -> Tensor:

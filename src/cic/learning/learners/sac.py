@@ -1,4 +1,4 @@
-"""SAC (Haarnoja et al. 2018, "Algorithms and Applications"): a squashed Gaussian that is paid for its entropy.
+"""SAC (Haarnoja et al. 2018, "Algorithms and Applications"): a squashed Gaussian policy with an entropy bonus.
 
     target       y = r + γ (min_k Q'_k(s', a') − α log π(a' | s')),  a' ~ π(· | s')
     critic       Σ_k mean (Q_k(s, a) − y)²
@@ -6,7 +6,7 @@
     temperature  −log α · mean (log π(a | s) + target entropy)
 
 Deviations from the paper: URLB's networks (both critics share a trunk) and n-step returns, as for every learner here;
-log α itself is what multiplies, as in most implementations.
+the temperature's loss multiplies by log α instead of α, as in most implementations.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from cic.core.config import require
 from cic.core.types import Batch, Metrics
-from cic.learning.learners.base import EDGE, Descend, Learner, LearnerConfig, normal_like, register_learner
+from cic.learning.learners.base import EDGE, Learner, LearnerConfig, normal_like, register_learner
 from cic.learning.networks import Actor, Critic
 from cic.learning.optim import Loss
 
@@ -31,11 +31,11 @@ LOG_STD = (-5.0, 2.0)
 @dataclass(frozen=True)
 class SACConfig(LearnerConfig):
     alpha: float = 0.1
-    """Weight of the entropy, the temperature, at the start."""
+    """Initial temperature, the weight of the entropy."""
     tune_alpha: bool = True
-    """Tune that weight towards the target entropy; off keeps it."""
+    """Tune the temperature towards the target entropy; off keeps it fixed."""
     target_entropy: float = -1.0
-    """Entropy aimed at, per dimension of the action."""
+    """Target entropy per dimension of the action."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -73,13 +73,13 @@ class SAC(Learner):
             "temperature": (self.temperature_loss, [self.log_alpha]),
         }
 
-    def update(self, batch: Batch, descend: Descend, generator: torch.Generator, *, actor: bool = True) -> Metrics:
-        metrics = descend("critic", batch, normal_like(batch.action, generator))
+    def update(self, batch: Batch, generator: torch.Generator, *, actor: bool = True) -> Metrics:
+        metrics = self.steps["critic"](batch, normal_like(batch.action, generator))
         if actor:
-            metrics |= descend("actor", batch, normal_like(batch.action, generator))
+            metrics |= self.steps["actor"](batch, normal_like(batch.action, generator))
             if self.config.tune_alpha:
-                metrics |= descend("temperature", metrics["actor/entropy"], batch.action)
-        self.follow(actor=actor)
+                metrics |= self.steps["temperature"](metrics["actor/entropy"], batch.action)
+        self.update_targets(actor=actor)
         return metrics
 
     def critic_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Metrics]:
@@ -92,12 +92,12 @@ class SAC(Learner):
         action, log_density = self._sample(batch.obs, noise)
         value = self.critic(batch.obs, action, batch.skill).amin(dim=0)  # (B, 1)
         entropy = -self.log_alpha.exp().detach() * log_density.mean()
-        loss = self.anchored(value.mean(), action, batch) - entropy
+        loss = -value.mean() - entropy
         return loss, {"actor/loss": loss.detach(), "actor/entropy": -log_density.detach().mean()}
 
     def temperature_loss(self, entropy: Tensor, action: Tensor) -> tuple[Tensor, Metrics]:
-        wanted = self.config.target_entropy * action.shape[1]
-        loss = self.log_alpha * (entropy - wanted)
+        target = self.config.target_entropy * action.shape[1]
+        loss = self.log_alpha * (entropy - target)
         return loss, {"actor/temperature": self.log_alpha.detach().exp()}
 
     def _gaussian(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -105,7 +105,7 @@ class SAC(Learner):
         return mean, log_std.clamp(*LOG_STD)
 
     def _sample(self, x: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """An action (N, action) and the log of its density (N, 1), the change of variables by tanh included."""
+        """Return an action (N, action) and its log density (N, 1), with the change of variables of tanh."""
         mean, log_std = self._gaussian(x)
         raw = mean + log_std.exp() * noise
         gaussian = -0.5 * noise.square() - log_std - 0.5 * math.log(2 * math.pi)

@@ -1,4 +1,4 @@
-"""TD3 (Fujimoto et al. 2018): a target policy with smoothing noise, and an actor that moves every second update.
+"""TD3 (Fujimoto et al. 2018): a target policy with smoothing noise, and delayed updates of the actor.
 
     target  y = r + γ min_k Q'_k(s', a'),  a' = μ'(s') + noise clipped to ±c, μ' the *target* actor
     critic  Σ_k mean (Q_k(s, a) − y)²
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from cic.core.config import require
 from cic.core.types import Batch, Metrics
-from cic.learning.learners.base import EDGE, Descend, Keep, Learner, LearnerConfig, normal_like, register_learner
+from cic.learning.learners.base import EDGE, Keep, Learner, LearnerConfig, normal_like, register_learner
 from cic.learning.networks import Actor, Critic
 from cic.learning.optim import Loss
 
@@ -50,7 +50,7 @@ class TD3(Learner):
     def __init__(self, config: TD3Config, actor: nn.Module, critic: Critic) -> None:
         super().__init__(config, actor, critic)
         self.target_actor = copy.deepcopy(actor).requires_grad_(False)
-        self._followers.append((list(self.target_actor.parameters()), list(actor.parameters())))
+        self._targets.append((list(self.target_actor.parameters()), list(actor.parameters())))
         self.updates = 0
 
     @classmethod
@@ -73,15 +73,15 @@ class TD3(Learner):
             "actor": (self.actor_loss, list(self.actor.parameters())),
         }
 
-    def update(self, batch: Batch, descend: Descend, generator: torch.Generator, *, actor: bool = True) -> Metrics:
+    def update(self, batch: Batch, generator: torch.Generator, *, actor: bool = True) -> Metrics:
         clip = self.config.noise_clip
         noise = (self.config.target_noise * normal_like(batch.action, generator)).clamp(-clip, clip)
-        metrics = descend("critic", batch, noise)
+        metrics = self.steps["critic"](batch, noise)
         self.updates += 1
         if self.updates % self.config.actor_every == 0:
             if actor:
-                metrics |= descend("actor", batch)
-            self.follow(actor=actor)
+                metrics |= self.steps["actor"](batch)
+            self.update_targets(actor=actor)
         return metrics
 
     def critic_loss(self, batch: Batch, noise: Tensor) -> tuple[Tensor, Metrics]:
@@ -91,11 +91,11 @@ class TD3(Learner):
 
     def actor_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         action = self.mean_action(batch.obs)
-        loss = self.anchored(self.critic(batch.obs, action, batch.skill)[0].mean(), action, batch)
+        loss = -self.critic(batch.obs, action, batch.skill)[0].mean()
         return loss, {"actor/loss": loss.detach()}
 
     def get_extra_state(self) -> Tensor:
-        """The count, for checkpoints. It is no buffer: to read one on a device would wait for it."""
+        """The number of updates, for checkpoints. A buffer would have to be read from the device in each update."""
         return torch.tensor(self.updates)
 
     def set_extra_state(self, state: Tensor) -> None:

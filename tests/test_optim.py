@@ -1,4 +1,4 @@
-"""Descent: torch's Adam on the gradients of a loss, to the bit, and the state that a checkpoint carries."""
+"""Gradient steps: equal to torch's Adam on the gradients of a loss, bit-exactly, and their state in checkpoints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from cic.core.types import Metrics
-from cic.learning.optim import Adam, Descent
+from cic.learning.optim import Adam, GradientStep
 
 
 def network() -> nn.Sequential:
@@ -27,12 +27,12 @@ def loss(net: nn.Module, step: int) -> Tensor:
     return net(x).square().mean()
 
 
-def descent_of(net: nn.Module, *optimisers: Adam) -> Descent:
+def step_of(net: nn.Module, *optimisers: Adam) -> GradientStep:
     def with_metrics(step: int) -> tuple[Tensor, Metrics]:
         found = loss(net, step)
         return found, {"test/loss": found.detach()}
 
-    return Descent(with_metrics, *optimisers)
+    return GradientStep(with_metrics, *optimisers)
 
 
 def equal(one: nn.Module, other: nn.Module) -> bool:
@@ -47,24 +47,24 @@ def test_ten_steps_equal_a_loop_written_out() -> None:
         return [{"params": net[0].parameters(), "lr": 1e-2}, {"params": net[2].parameters(), "lr": 1e-3}]
 
     reference = torch.optim.Adam(groups(theirs), fused=True)
-    descents = [descent_of(ours, Adam(groups(ours))), descent_of(split, *(Adam([part]) for part in groups(split)))]
+    steps = [step_of(ours, Adam(groups(ours))), step_of(split, *(Adam([part]) for part in groups(split)))]
     for step in range(10):
         expected = loss(theirs, step)
         reference.zero_grad()
         expected.backward()
         reference.step()
-        for descent in descents:
-            assert torch.equal(descent.step(step)["test/loss"], expected.detach())
+        for take_step in steps:
+            assert torch.equal(take_step(step)["test/loss"], expected.detach())
     assert equal(ours, theirs)
     assert equal(split, theirs)
 
 
 def test_the_formula() -> None:
     weight, formula = torch.tensor([[1.0, -2.0]], requires_grad=True), NumpyAdam(0.1)
-    descent = Descent(lambda step: ((weight**2 * (step + 1)).sum(), {}), Adam([{"params": [weight], "lr": 0.1}]))
+    take_step = GradientStep(lambda step: ((weight**2 * (step + 1)).sum(), {}), Adam([{"params": [weight], "lr": 0.1}]))
     expected = {"w": weight.detach().double().numpy().copy()}
     for step in range(5):
-        descent.step(step)
+        take_step(step)
         formula.step(expected, {"w": 2 * (step + 1) * expected["w"]})
         np.testing.assert_allclose(weight.detach().numpy(), expected["w"], rtol=1e-5)
 
@@ -72,11 +72,11 @@ def test_the_formula() -> None:
 def test_a_weight_without_gradient_stays_and_keeps_its_own_count() -> None:
     a, b = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
     optimiser = Adam([{"params": [a, b], "lr": 0.1}])
-    descent = Descent(lambda both: (a.sum() + (b.sum() if both else 0), {}), optimiser)
-    descent.step(False)
+    take_step = GradientStep(lambda both: (a.sum() + (b.sum() if both else 0), {}), optimiser)
+    take_step(False)
     assert torch.equal(b, torch.ones(2))
-    descent.step(True)
-    descent.step(False)
+    take_step(True)
+    take_step(False)
     state = optimiser.state()
     assert (float(state["0.step"]), float(state["1.step"])) == (3, 1)
     assert torch.allclose(b, torch.full((2,), 0.9))  # a first step has the size of the rate
@@ -88,15 +88,15 @@ def test_a_gradient_in_another_layout_is_read_in_its_own_order() -> None:
     optimiser = Adam([{"params": [weight], "lr": 0.1}])
     (gradient,) = torch.autograd.grad((weight.T * slope).sum(), weight)
     assert not gradient.is_contiguous()
-    Descent(lambda: ((weight.T * slope).sum(), {}), optimiser).step()
+    GradientStep(lambda: ((weight.T * slope).sum(), {}), optimiser)()
     assert torch.allclose(optimiser.state()["0.exp_avg"], 0.1 * slope.T)
 
 
 def test_other_weights_get_no_gradient() -> None:
     net = network()
-    descent = descent_of(net, Adam([{"params": net[0].parameters(), "lr": 0.1}]))
+    take_step = step_of(net, Adam([{"params": net[0].parameters(), "lr": 0.1}]))
     last = copy.deepcopy(net[2])
-    descent.step(0)
+    take_step(0)
     assert equal(net[2], last)
     assert all(weight.grad is None for weight in net[2].parameters())
 
@@ -105,16 +105,16 @@ def test_other_weights_get_no_gradient() -> None:
 def test_restored_state_continues_to_the_bit(done: int) -> None:
     first = network()
     optimiser = Adam([{"params": first.parameters(), "lr": 1e-2}])
-    descent = descent_of(first, optimiser)
+    take_step = step_of(first, optimiser)
     for step in range(done):
-        descent.step(step)
+        take_step(step)
     second = copy.deepcopy(first)
     again = Adam([{"params": second.parameters(), "lr": 1e-2}])
-    descent_of(second, again).step(99)  # what was there before must not matter
+    step_of(second, again)(99)  # what was there before must not matter
     second.load_state_dict(first.state_dict())
     again.restore({name: value.clone() for name, value in optimiser.state().items()})
     for net, of in ((first, optimiser), (second, again)):
-        descent_of(net, of).step(done)
+        step_of(net, of)(done)
     assert equal(first, second)
 
 
@@ -122,7 +122,7 @@ def test_a_restored_state_lives_where_its_weight_does() -> None:
     """The counter too: torch's fused kernel wants it on the weight's device."""
     net = network()
     optimiser = Adam([{"params": net.parameters(), "lr": 1e-2}])
-    descent_of(net, optimiser).step(0)
+    step_of(net, optimiser)(0)
     elsewhere = Adam([{"params": network().to("meta").parameters(), "lr": 1e-2}])
     elsewhere.restore(optimiser.state())
     restored = elsewhere.state()
@@ -133,10 +133,10 @@ def test_a_restored_state_lives_where_its_weight_does() -> None:
 def test_a_restored_state_is_a_copy() -> None:
     first, second = network(), network()
     one, other = (Adam([{"params": net.parameters(), "lr": 1e-2}]) for net in (first, second))
-    descent_of(first, one).step(0)
+    step_of(first, one)(0)
     kept = {name: value.clone() for name, value in one.state().items()}
     other.restore(one.state())
-    descent_of(second, other).step(1)
+    step_of(second, other)(1)
     assert all(torch.equal(value, kept[name]) for name, value in one.state().items())
 
 
@@ -148,6 +148,6 @@ def test_asking_for_the_state_changes_nothing(asks: list[bool]) -> None:
     for step, ask in enumerate(asks):
         if ask:
             one.state()
-        descent_of(first, one).step(step)
-        descent_of(second, other).step(step)
+        step_of(first, one)(step)
+        step_of(second, other)(step)
     assert equal(first, second)
