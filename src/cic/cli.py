@@ -1,7 +1,8 @@
-"""`cic COMMAND …`: finds the command, and says in one sentence what went wrong. Everything else is in `commandline`."""
+"""The entry point `cic COMMAND …`: run a command, and turn errors into one message and an exit code."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import errno
 import os
@@ -9,27 +10,31 @@ import signal
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from importlib import import_module
 from types import FrameType
 from typing import Any
 
 from cic import __version__
-from cic.commandline.commands import COMMANDS, overview
+from cic.commandline.commands import COMMANDS, command_parser, main_parser, run_command
+from cic.commandline.parser import Parser, wants_help
 from cic.core.errors import Interrupted, UserError, unknown
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. 0 is success, 1 a sweep with runs that failed, 2 the user's mistake, 130 stopped and saved."""
-    args = list(sys.argv[1:] if argv is None else argv)
+    """Run one command.
+
+    Returns:
+        0 after success, 1 if a run of a sweep failed, 2 for invalid input, 130 if the user stopped the command.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
     warnings.showwarning = _show_warning
     try:
-        with _stopping_at_once_while_importing():
-            code = _run(args)
+        with _exit_if_interrupted_while_importing():
+            code = _run(words)
             sys.stdout.flush()
             return code
     except UserError as error:
         return _fail(str(error))
-    except BrokenPipeError:  # `cic … | head` has seen enough
+    except BrokenPipeError:  # the reader closed the pipe, as in `cic … | head`
         _close_output()
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
@@ -42,43 +47,42 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _run(args: list[str]) -> int:
-    if args in (["--version"], ["-V"]):
+def _run(words: list[str]) -> int:
+    imports, words = _split_imports(words)
+    if words in (["--version"], ["-V"]):
         print(f"cic {__version__}")
         return 0
-    if not args or args[0] in ("-h", "--help", "help"):
-        print(overview())
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(main_parser().format_help(), end="")
         return 0
-    if args[0] not in COMMANDS:
-        raise unknown("command", args[0], COMMANDS)
-    rest, imports = _without_imports(args[1:])
-    if imports or os.environ.get("CIC_IMPORT"):
+    command, *words = words
+    if command not in COMMANDS:
+        raise unknown("command", command, COMMANDS)
+    if imports:
         from cic.core.imports import import_first
 
         import_first(imports)
-    module, _, function = COMMANDS[args[0]].home.partition(":")
-    return getattr(import_module(f"cic.commandline.{module}"), function)(rest) or 0
+    parser = command_parser(command, words)
+    if wants_help(words):
+        print(parser.format_help(), end="")
+        return 0
+    try:
+        return run_command(command, parser.parse(words))
+    except UserError as error:
+        raise UserError(parser.with_flag_names(str(error))) from error
 
 
-def _without_imports(args: list[str]) -> tuple[list[str], list[str]]:
-    """The words without `--import X`, and each X: they may bring the names that the other words use."""
-    rest, found = [], []
-    words = iter(args)
-    for word in words:
-        if word == "--import":
-            found.append(next(words, ""))
-        elif word.startswith("--import="):
-            found.append(word.partition("=")[2])
-        else:
-            rest.append(word)
-    if "" in found:
-        raise UserError("--import needs the name of a module or the path of a file")
-    return rest, found
+def _split_imports(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Split the values of `--import` from the other words, which may use names that the imported code registers."""
+    parser = Parser("cic", argument_default=argparse.SUPPRESS)
+    parser.add_argument("--import", action="append", metavar="FILE|MODULE")
+    found, rest = parser.parse_known_args(words)
+    return vars(found).get("import", []), rest
 
 
 @contextlib.contextmanager
-def _stopping_at_once_while_importing() -> Iterator[None]:
-    """Ctrl-C in the middle of an import ends the process: numpy and torch would make an ImportError of it."""
+def _exit_if_interrupted_while_importing() -> Iterator[None]:
+    """Make Ctrl-C during an import exit at once: numpy and torch would turn it into an ImportError."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         while frame is not None:
@@ -90,7 +94,7 @@ def _stopping_at_once_while_importing() -> Iterator[None]:
 
     try:
         before = signal.signal(signal.SIGINT, stop)
-    except ValueError:  # not in the main thread, which alone gets signals
+    except ValueError:  # only the main thread receives signals
         yield
         return
     try:
@@ -99,14 +103,14 @@ def _stopping_at_once_while_importing() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _fail(sentence: str, code: int = 2) -> int:
-    with contextlib.suppress(OSError):  # nobody may be listening any more
-        print(f"cic: {sentence}", file=sys.stderr, flush=True)
+def _fail(message: str, code: int = 2) -> int:
+    with contextlib.suppress(OSError):  # stderr may be closed
+        print(f"cic: {message}", file=sys.stderr, flush=True)
     return code
 
 
 def _close_output() -> None:
-    """Python flushes its output at exit, and would complain once more."""
+    """Redirect stdout to nowhere, because Python flushes it at exit and would fail again."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

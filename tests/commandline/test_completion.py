@@ -1,63 +1,65 @@
-"""The shell's Tab: quick, and right for the words so far."""
+"""Completion in the shells, each with the script that `cic completion` prints."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from cic import cli
-from cic.commandline.commands import COMMANDS
-from cic.commandline.completion import words
+CASES = [
+    (["pre"], {"pretrain"}),
+    (["pretrain", "--tem"], {"--temperature"}),
+    (["pretrain", "--alp"], {"--alpha"}),
+    (["pretrain", "--objective", "di"], {"diayn", "disagreement"}),
+    (["pretrain", "--domain", "walk"], {"walker"}),
+    (["pretrain", "--scale", "la"], {"laptop"}),
+    (["finetune", "folder", "--task", "walker-r"], {"walker-run"}),
+    (["export", "folder", "--format", "on"], {"onnx"}),
+    (["evaluate", "fol"], {"folder"}),
+    (["pretrain", "--out", "fol"], {"folder"}),
+]
 
 
-def test_commands_flags_and_values() -> None:
-    assert words([""]) == list(COMMANDS)
-    assert words(["pre"]) == ["pretrain"]
-    assert words(["pretrain", "--tem"]) == ["--temperature"]
-    assert words(["pretrain", "--objective", "rnd", "--tem"]) == [], "another method's option"
-    assert words(["pretrain", "--objective", "di"]) == ["diayn", "disagreement"]
-    assert words(["pretrain", "--learner", "s"]) == ["sac"]
-    assert words(["pretrain", "--learner", "sac", "--alp"]) == ["--alpha"]
-    assert words(["pretrain", "--domain", "walk"]) == ["walker"]
-    assert words(["finetune", "runs/x", "--task", "walker-r"]) == ["walker-run"]
-    assert words(["pretrain", "--scale", ""]) == ["smoke", "laptop", "paper"]
-    assert words(["export", "x", "--format", "o"]) == ["onnx"]
-
-
-def test_files_and_half_typed_names_are_left_to_the_shell() -> None:
-    assert words(["finetune", "runs/"]) == []
-    assert words(["pretrain", "--out", "ru"]) == []
-    assert words(["pretrain", "--objective", "ci", "--x"]) == []
-    assert words(["nonsense", "--x"]) == []
+def script(shell: str) -> str:
+    command = [sys.executable, "-m", "cic.cli", "completion", shell]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_bash_completes(tmp_path: Path) -> None:
-    bin = tmp_path / "cic"
-    bin.write_text(f'#!/bin/sh\nexec {sys.executable} -m cic.cli "$@"\n')
-    bin.chmod(0o755)
-    script = subprocess.run([bin, "completion", "bash"], capture_output=True, text=True, check=True).stdout
-    ask = 'COMP_WORDS=(cic pretrain --obj); COMP_CWORD=2; _cic; printf "%s " "${COMPREPLY[@]}"'
-    done = subprocess.run(
-        ["bash", "-c", f"PATH={tmp_path}:$PATH; {script}\n{ask}"], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == ["--objective"]
+def test_bash(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    lines = [script("bash")]
+    for words, _ in CASES:
+        typed = " ".join(words)
+        lines += [
+            f"COMP_WORDS=(cic {typed}); COMP_CWORD={len(words)}; COMP_LINE='cic {typed}'; COMP_POINT=${{#COMP_LINE}}"
+        ]
+        lines += ["COMPREPLY=()", "$(complete -p cic | sed 's/.*-F \\([^ ]*\\).*/\\1/')", 'echo "${COMPREPLY[@]}"']
+    done = subprocess.run(["bash", "-c", "\n".join(lines)], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert [set(line.split()) for line in done.stdout.splitlines()] == [found for _, found in CASES], done.stderr
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="needs fish")
+def test_fish(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    lines = [script("fish"), *(f"complete -C 'cic {' '.join(words)}'; echo END" for words, _ in CASES)]
+    done = subprocess.run(["fish", "-c", "\n".join(lines)], capture_output=True, text=True, check=True, cwd=tmp_path)
+    answers = [answer.splitlines() for answer in done.stdout.split("END\n")[:-1]]
+    found = [{line.split("\t")[0].rstrip("/") for line in lines} for lines in answers]
+    assert found == [expected for _, expected in CASES], done.stderr
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="needs zsh")
+def test_zsh_accepts_the_script() -> None:
+    code = f"autoload -U compinit && compinit -u -D\n{script('zsh')}"
+    done = subprocess.run(["zsh", "-f", "-c", 'eval "$0"; print $_comps[cic]', code], capture_output=True, text=True)
+    assert done.stdout.strip() == "_shtab_cic"
     assert done.stderr == ""
 
 
-def test_a_tab_takes_no_torch() -> None:
-    code = "import sys; from cic.commandline.completion import words; words(['pretrain', '--']); "
-    began = time.perf_counter()
-    subprocess.run([sys.executable, "-c", f"{code} sys.exit('torch' in sys.modules)"], check=True)
-    assert time.perf_counter() - began < 2
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_every_shell_has_a_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["completion", shell]) == 0
-    assert "cic completion words" in capsys.readouterr().out
+def test_completion_imports_no_torch() -> None:
+    code = "import sys; from cic import cli; cli.main(['completion', 'bash']); sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)

@@ -15,7 +15,7 @@ import pytest
 
 import cic
 from cic import cli
-from cic.commandline.runs import next_command
+from cic.commandline.command_runs import next_command
 from cic.runs import liveness
 from cic.runs.folder import Run
 from cic.runs.records import read_run

@@ -1,32 +1,32 @@
-"""Words to values: numbers in every usual spelling, mistakes in one sentence."""
+"""Flags from dataclasses, and the values of flags."""
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 from helpers import steady
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cic.commandline.flags import REQUIRED, attribute_docs, flags_of, number, parse, parse_into, peek
+from cic.commandline.flags import POSITIONAL, build, flags_of
+from cic.commandline.parser import CommandParser
 from cic.core.errors import UserError
 
 
 @dataclass(frozen=True)
 class Part:
-    reps: int = 7
+    num_reps: int = 7
     """How often."""
 
 
 @dataclass(frozen=True)
-class Args:
-    run: Path
-    """A folder."""
+class Arguments:
     part: Part
+    run: Path = field(metadata=POSITIONAL)
+    """A folder."""
     steps: int = 10
     """Environment steps."""
     lr: float = 1e-3
@@ -41,106 +41,115 @@ class Args:
     """Be quiet."""
     video: bool = True
     """A film
-    on two lines."""
+    on two lines, 100 % of the time."""
 
 
-def read(*words: str) -> Args:
-    return parse_into(Args, ["RUN", *words], "test", positional=["run"])
+def make_parser() -> CommandParser:
+    parser = CommandParser("test", "a test", [])
+    parser.add_flags("settings", flags_of(Arguments))
+    parser.add_general()
+    return parser
+
+
+def parse(*words: str) -> Arguments:
+    return build(Arguments, make_parser().parse(words))
+
+
+def parsed(*words: str) -> Arguments:
+    return parse("RUN", *words)
 
 
 @settings(steady, max_examples=30)
 @given(st.integers(-(10**12), 10**12))
-def test_whole_numbers_in_every_spelling(value: int) -> None:
-    spellings = [str(value), f"{value:_}", f"{value:,}", f"{value}.0"]
+def test_whole_numbers_in_every_format(value: int) -> None:
+    texts = [str(value), f"{value:_}", f"{value:,}", f"{value}.0"]
     if value % 1000 == 0:
-        spellings += [f"{value // 1000}k", f"{value // 1000}e3"]
+        texts += [f"{value // 1000}k", f"{value // 1000}e3"]
     if value % 1_000_000 == 0:
-        spellings += [f"{value // 1_000_000}M"]
-    for text in spellings:
-        assert number(text) == value
-        assert read("--steps", text).steps == value
-        assert isinstance(read(f"--steps={text}").steps, int)
+        texts += [f"{value // 1_000_000}M"]
+    for text in texts:
+        assert parsed("--steps", text).steps == value
+        assert isinstance(parsed(f"--steps={text}").steps, int)
 
 
-def test_the_spellings_of_the_documentation() -> None:
-    assert [read("--steps", text).steps for text in ("1e5", "100k", "100_000", "0.1M")] == [100_000] * 4
-
-
-def test_a_list_takes_spaces() -> None:
-    assert read("--skill", "0", "1,000").skill == (0, 1000)
-    with pytest.raises(UserError, match="--skill must be numbers with spaces between them, not 0,1"):
-        read("--skill", "0,1")
+def test_number_formats_of_the_documentation() -> None:
+    assert [parsed("--steps", text).steps for text in ("1e5", "100k", "100_000", "0.1M")] == [100_000] * 4
 
 
 @steady
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_floats_come_through(value: float) -> None:
-    assert read("--lr", repr(value)).lr == value
+def test_floats_are_exact(value: float) -> None:
+    assert parsed("--lr", repr(value)).lr == value
 
 
 @pytest.mark.parametrize("text", ["many", "1e", "k", "", "1.5", "nan", "inf", "1e400", "--", "0,1", "1,0000", ",5"])
-def test_what_is_no_whole_number(text: str) -> None:
+def test_other_text_is_no_whole_number(text: str) -> None:
     with pytest.raises(UserError, match="--steps"):
-        read("--steps", text)
+        parsed("--steps", text)
 
 
-def test_defaults_lists_switches_choices_and_parts() -> None:
-    assert read() == Args(Path("RUN"), Part())
-    assert read("--skill", "0.5", "-1", "--names", "a", "b", "--reps", "9").skill == (0.5, -1.0)
-    assert read("--names", "a", "b").names == ("a", "b")
-    assert read("--reps", "9").part == Part(9)
-    assert read("--skill", "none").skill is None
-    assert (read("--quiet").quiet, read("--no-quiet").quiet, read("--no-video").video) == (True, False, False)
-    assert read("--mode", "on").mode == "on"
-    assert parse_into(Args, ["--skill", "0.5", "RUN"], "test", ["run"]).run == Path("RUN"), "a word ends the numbers"
+def test_defaults_lists_booleans_choices_and_parts() -> None:
+    assert parsed() == Arguments(Part(), Path("RUN"))
+    assert parsed("--skill", "0.5", "-1e-3", "1,000").skill == (0.5, -1e-3, 1000.0)
+    assert parsed("--skill", "none").skill is None
+    assert parsed("--names", "a", "b").names == ("a", "b")
+    assert parsed("--num-reps", "9").part == Part(9)
+    assert (parsed("--quiet").quiet, parsed("--no-quiet").quiet, parsed("--no-video").video) == (True, False, False)
+    assert parsed("--mode", "on").mode == "on"
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["--stepz", "3"], "unknown flag --stepz; did you mean --steps?"),
-        (["--frobnicate"], "unknown flag --frobnicate; see `cic test --help-all`"),
-        (["--no-steps"], "unknown flag --no-steps; did you mean --steps?"),
-        (["--steps"], "--steps needs a value: INT"),
-        (["--steps", "--quiet"], "--steps needs a value: INT"),
-        (["--mode", "off"], 'unknown value of --mode "off"; choose one of: auto, on'),
-        (["--mode", "ato"], 'unknown value of --mode "ato"; did you mean "auto"?'),
-        (["--quiet=yes"], "--quiet takes no value"),
-        (["another"], "does not know what another means"),
-    ],
-)
-def test_mistakes_name_the_way_out(words: list[str], sentence: str) -> None:
-    with pytest.raises(UserError) as error:
-        read(*words)
-    assert sentence in str(error.value)
-
-
-def test_what_is_missing_is_asked_for_with_its_meaning() -> None:
-    with pytest.raises(UserError, match="`cic test` needs RUN: A folder"):
-        parse_into(Args, [], "test", positional=["run"])
+@pytest.mark.parametrize("skill", ["0.5", "-1", "none"])
+def test_a_word_ends_a_list_of_numbers(skill: str) -> None:
+    assert parse("--skill", skill, "RUN", "--quiet").run == Path("RUN")
 
 
 def test_underscores_are_dashes_and_the_last_value_counts() -> None:
-    @dataclass(frozen=True)
-    class Copies:
-        num_envs: int = 1
-
-    given_twice = parse(flags_without_docs(Copies), ["--num_envs", "3", "--num-envs", "4"], "test")
-    assert given_twice == {"num_envs": 4}
+    assert parsed("--num_reps", "3", "--num-reps", "4", "--num_reps=5").part == Part(5)
 
 
-def flags_without_docs(cls: type) -> list[Any]:
-    return [flag for flag in flags_of(cls) if flag.default != REQUIRED]
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--stepz", "3"], "unknown flag --stepz; did you mean --steps?"),
+        (["--step", "3"], "unknown flag --step; did you mean --steps?"),
+        (["--frobnicate"], "unknown flag --frobnicate; see `cic test --help-all`"),
+        (["--no-steps"], "unknown flag --no-steps; did you mean --steps?"),
+        (["--steps"], "--steps: expected one argument"),
+        (["--steps", "--quiet"], "--steps: expected one argument"),
+        (["--steps", "1.5"], "--steps: expected a whole number, not 1.5"),
+        (["--lr", "high"], "--lr: expected a number, not high"),
+        (["--skill", "0,1"], "--skill: expected numbers with spaces between them, not 0,1"),
+        (["--mode", "off"], '--mode: unknown value "off"; choose one of: auto, on'),
+        (["--mode", "ato"], '--mode: unknown value "ato"; did you mean "auto"?'),
+        (["--quiet=yes"], "--quiet/--no-quiet: ignored explicit argument 'yes'"),
+        (["another"], "`cic test` takes only RUN, not another; settings are --name value"),
+    ],
+)
+def test_error_messages(words: list[str], message: str) -> None:
+    with pytest.raises(UserError) as error:
+        parsed(*words)
+    assert str(error.value) == message
 
 
-def test_docstrings_of_fields_are_the_help_on_one_line() -> None:
-    texts = attribute_docs(Args)
-    assert texts["video"] == "A film on two lines."
-    assert set(texts) == {field.name for field in dataclasses.fields(Args)} - {"part"}
+def test_a_missing_argument_is_explained() -> None:
+    with pytest.raises(UserError, match="`cic test` needs RUN: A folder"):
+        parse()
 
 
-def test_a_flag_can_be_looked_at_before_there_are_flags() -> None:
-    assert peek(["--scale", "smoke"], "--scale") == "smoke"
-    assert peek(["--scale=paper"], "--scale") == "paper"
-    assert peek(["--scale"], "--scale") is None
-    assert peek(["smoke"], "--scale") is None
+def test_docstrings_of_fields_are_the_help() -> None:
+    shown = " ".join(make_parser().format_help().split())
+    assert "--video, --no-video A film on two lines, 100 % of the time. (default: on)" in shown
+    assert "--num-reps INT How often. (default: 7)" in shown
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("num_reps must be at least 1, not 0", "--num-reps must be at least 1, not 0"),
+        ("steps must be at least 1 with num_reps.", "--steps must be at least 1 with --num-reps."),
+        ("the steps of /a/num_reps and of num_envs", "the steps of /a/num_reps and of num_envs"),
+        ('unknown setting "num_reps" in num_reps.json', 'unknown setting "num_reps" in num_reps.json'),
+    ],
+)
+def test_parameters_in_messages_become_flags(message: str, shown: str) -> None:
+    assert make_parser().with_flag_names(message) == shown

@@ -1,4 +1,4 @@
-"""`--import`: a user's own methods and environments on the command line."""
+"""`--import`: the user's own objectives and environments."""
 
 from __future__ import annotations
 
@@ -18,25 +18,32 @@ from cic.envs import registry
 from cic.learning.objectives import base
 from cic.runs.folder import Run
 
-METHOD = """
+METHOD = '''
+from dataclasses import dataclass
 import torch, gymnasium
 import cic
+
+@dataclass(frozen=True)
+class Options:
+    weight: float = 3.0
+    """Of the constant."""
 
 @cic.register("constant")
 class Constant(cic.Objective):
     "A constant."
     title = "Constant"
+    Options = Options
     def reward(self, batch):
-        return torch.ones_like(batch.reward)
+        return torch.full_like(batch.reward, self.options.weight)
 
 cic.register_env("mine", lambda: gymnasium.make("Pendulum-v1"))
-"""
+'''
 TINY = ["--scale", "smoke", "--hidden", "8", "--batch", "8", "--steps", "110", "--quiet"]
 
 
 @pytest.fixture(autouse=True)
 def clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a test registers, the others do not hear of."""
+    """Undo what a test registers."""
     monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
     monkeypatch.setattr(registry, "_OWN", {})
     monkeypatch.setattr(imports, "_IMPORTED", [])
@@ -52,26 +59,36 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "constant_method.py"
 
 
-@pytest.mark.parametrize("way", ["file", "module", "variable", "equals"])
-def test_an_own_method_on_the_command_line(
-    way: str, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["constant_method", "constant_method.py"])
+@pytest.mark.parametrize(
+    "words", [["--import", "{}", "pretrain"], ["pretrain", "--import", "{}"], ["pretrain", "--import={}"]]
+)
+def test_import_registers_an_objective_and_an_environment(
+    name: str, words: list[str], file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    words = {"file": ["--import", str(file)], "module": ["--import", "constant_method"], "variable": []}
-    words["equals"] = ["--import=constant_method.py"]
-    if way == "variable":
-        monkeypatch.setenv("CIC_IMPORT", "constant_method")
+    words = [word.format(name) for word in words]
     out = tmp_path / "run"
-    assert (
-        cli.main(["pretrain", "--domain", "mine", "--objective", "constant", "--out", str(out), *words[way], *TINY])
-        == 0
-    )
-    recorded = json.loads((out / "config.json").read_text())["imports"]
-    assert recorded == (["constant_method"] if way in ("module", "variable") else [str(file)])
+    options = ["--weight", "2", "--domain", "mine", "--objective", "constant", "--out", str(out)]
+    assert cli.main([*words, *options, *TINY]) == 0
+    config = json.loads((out / "config.json").read_text())
+    assert config["imports"] == [str(file) if name.endswith(".py") else name]
+    assert config["config"]["options"] == {"weight": 2.0}
 
 
-def test_a_run_says_what_it_needs(file: Path, tmp_path: Path) -> None:
-    """In a process of its own, which has not imported the method; opening a run imports nothing by itself."""
+def test_help_shows_the_options_of_an_imported_objective(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["pretrain", "--import", str(file), "--objective", "constant", "--help"]) == 0
+    assert "--weight FLOAT          Of the constant. (default: 3)" in capsys.readouterr().out
+
+
+def test_import_can_be_repeated(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "constant_env.py").write_text("import cic, gymnasium\ncic.register_env('other', gymnasium.make)\n")
+    assert cli.main(["--import", str(file), "envs", "--import", str(tmp_path / "constant_env.py")]) == 0
+    assert imports.imported() == [str(file), str(tmp_path / "constant_env.py")]
+
+
+def test_the_error_of_a_run_names_the_import_it_needs(file: Path, tmp_path: Path) -> None:
+    """In a new process, which has not imported the method: loading a run imports nothing by itself."""
     out, env = tmp_path / "run", {**os.environ}
     made = [sys.executable, "-m", "cic.cli", "pretrain", "--domain", "gridworld", "--objective", "constant"]
     subprocess.run([*made, "--import", file, "--out", out, *TINY], check=True, env=env, capture_output=True)
@@ -83,7 +100,7 @@ def test_a_run_says_what_it_needs(file: Path, tmp_path: Path) -> None:
     assert cli.main(["evaluate", str(out), "--episodes", "1", "--import", str(file)]) == 0
 
 
-def test_the_message_hints_at_the_option(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_message_mentions_import(capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["--domain", "gridworld", "--objective", "mine_own"], ["--domain", "zzz", "--objective", "cic"]):
         assert cli.main(["pretrain", *words, *TINY]) == 2
         assert "--import FILE.py" in capsys.readouterr().err
@@ -93,7 +110,7 @@ def test_the_message_hints_at_the_option(capsys: pytest.CaptureFixture[str]) -> 
     ("content", "word"),
     [("1 / 0", "ZeroDivisionError"), ("import nothing_of_that_name", "nothing_of_that_name"), ("x = ", "SyntaxError")],
 )
-def test_code_that_fails_is_one_sentence_and_leaves_no_trace(content: str, word: str, tmp_path: Path) -> None:
+def test_code_that_fails_is_reported_and_not_registered(content: str, word: str, tmp_path: Path) -> None:
     (tmp_path / "broken_code.py").write_text(content)
     with pytest.raises(UserError, match=word):
         imports.import_first([str(tmp_path / "broken_code.py")])
@@ -101,15 +118,15 @@ def test_code_that_fails_is_one_sentence_and_leaves_no_trace(content: str, word:
     assert imports.imported() == []
 
 
-def test_what_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_files_and_modules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in (str(tmp_path / "nowhere.py"), "nothing_of_that_name"):
         with pytest.raises(UserError, match="cannot import"):
             imports.import_first([name])
     assert cli.main(["envs", "--import"]) == 2
-    assert "--import needs" in capsys.readouterr().err
+    assert "--import: expected one argument" in capsys.readouterr().err
 
 
-def test_the_header_keeps_it_when_the_run_is_opened(file: Path, tmp_path: Path) -> None:
+def test_the_imports_are_stored_in_config_json(file: Path, tmp_path: Path) -> None:
     imports.import_first([str(file), str(file)])
     run = Run.plan(tmp_path / "run", "pretrain", {}).create({"imports": imports.imported()})
     assert Run(run.path).about["imports"] == [str(file)]

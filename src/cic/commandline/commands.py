@@ -1,54 +1,85 @@
-"""The commands: what each is for and where it lives. Light, because `cic --help` reads it."""
+"""The commands and their parsers. This module imports a command only when it is needed."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import argparse
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from types import ModuleType
+from typing import Any, get_type_hints
 
-
-class Command(NamedTuple):
-    about: str
-    home: str
-    """`module:function` below `cic.commandline`; the function takes the words after the command, and may return an
-    exit code."""
-
+from cic.commandline.flags import build, flags_of
+from cic.commandline.parser import CommandParser, HelpFormatter, Parser
 
 COMMANDS = {
-    "pretrain": Command("discover skills in a domain, without rewards", "training:pretrain"),
-    "finetune": Command("adapt a pre-trained run to a task (or --scratch)", "training:finetune"),
-    "evaluate": Command("returns of a run's agent", "looking:evaluate"),
-    "skills": Command("what each skill of a run does: a table, pictures, filmstrips, films", "showing:skills"),
-    "film": Command("an episode of a run's agent as a film, with its running return", "showing:film"),
-    "explore": Command("an agent live in the browser: watch it, play with its skills", "exploring:explore"),
-    "sweep": Command("many runs: a plan, on this machine's cores or on a Ray cluster", "sweeping:sweep"),
-    "runs": Command("the runs in a folder: their state, progress and next command", "runs:runs"),
-    "export": Command("a run's data (ExORL, Minari) or its policy (ONNX, torch)", "exporting:export"),
-    "report": Command("tables, figures and one HTML page from run folders", "reporting:report"),
-    "compare": Command("two groups of runs: difference and probability of improvement", "reporting:compare"),
-    "reproduce": Command("every table and figure of the paper, one command each", "reproducing:reproduce"),
-    "envs": Command("domains and tasks, their dimensions and expert scores", "looking:environments"),
-    "objectives": Command("the methods and their options", "looking:objectives"),
-    "completion": Command("completion for bash, zsh or fish", "completion:completion"),
+    "pretrain": "discover skills in a domain, without rewards",
+    "finetune": "adapt a pre-trained run to a task, or learn the task from --scratch",
+    "evaluate": "measure the returns of a run's agent",
+    "skills": "show what each skill of a run does: a table, figures, filmstrips and films",
+    "film": "film an episode of a run's agent",
+    "explore": "explore an agent and its skills live in the browser",
+    "sweep": "execute many runs on this machine's cores or on a Ray cluster",
+    "runs": "list the runs in a folder with their state, progress and next command",
+    "export": "export a run's data (ExORL, Minari) or its policy (ONNX, torch)",
+    "report": "make tables, figures and one HTML page from run folders",
+    "compare": "compare two groups of runs",
+    "reproduce": "reproduce a table or figure of the paper",
+    "envs": "list the domains and tasks with their dimensions and expert scores",
+    "objectives": "list the objectives and their options",
+    "completion": "print the completion script for bash, zsh or fish",
 }
 
-EXAMPLES = """examples:
+_USAGE = "cic COMMAND [settings]"
+_ABOUT = "Unsupervised skill discovery: Contrastive Intrinsic Control, its baselines and the URLB benchmark."
+_MORE = """Every command accepts --import FILE.py (or MODULE), which is imported first and may register
+objectives and environments of your own.
+
+examples:
   cic pretrain --domain walker                   # CIC at laptop scale, into runs/
   cic pretrain --domain quadruped --objective rnd --scale paper --out runs/rnd
-  cic pretrain --resume runs/rnd                 # goes on to the bit where it stopped
+  cic pretrain --resume runs/rnd                 # resumes bit-exactly
   cic finetune runs/rnd --task run               # at the scale of the pre-training
-  cic finetune --scratch --task walker-walk      # the same budget from nothing
+  cic finetune --scratch --task walker-walk      # the same budget without pre-training
   cic pretrain --domain walker --seeds 0-4       # five runs, as many at once as cores
   cic sweep --objectives cic,apt --domains walker --seeds 0-4 --tasks walker
-  cic explore                                    # a quadruped that ships with cic, in the browser
+  cic explore                                    # a bundled quadruped, in the browser
   cic reproduce gridworld --scale smoke          # one of the paper's figures, in seconds
-  cic COMMAND --help                             # settings and their meaning"""
+  cic COMMAND --help                             # the settings of a command"""
 
 
-def overview() -> str:
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {command.about}" for name, command in COMMANDS.items()]
-    head = "usage: cic COMMAND [settings]\n\nSkills without rewards, and how to use them.\n"
-    more = (
-        "\nEvery command takes --import MODULE (or FILE.py), which is imported first and may\n"
-        "register objectives and environments of your own; CIC_IMPORT does the same.\n"
-    )
-    return "\n".join([head, *lines, more, EXAMPLES])
+class _ExamplesFormatter(HelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Help that keeps the line breaks of the examples."""
+
+
+def command_parser(name: str, words: Sequence[str]) -> CommandParser:
+    """Make the parser of a command for the words after it."""
+    parser = CommandParser(name, COMMANDS[name], words)
+    module = _module(name)
+    if hasattr(module, "add_arguments"):
+        module.add_arguments(parser, words)
+    else:
+        parser.add_flags("settings", flags_of(get_type_hints(module.run)["given"]))
+    parser.add_general()
+    return parser
+
+
+def run_command(name: str, given: dict[str, Any]) -> int:
+    """Run a command with the values of its flags; return the exit code."""
+    module = _module(name)
+    if hasattr(module, "add_arguments"):
+        return module.run(given) or 0
+    return module.run(build(get_type_hints(module.run)["given"], given)) or 0
+
+
+def _module(name: str) -> ModuleType:
+    return import_module(f"cic.commandline.command_{name}")
+
+
+def main_parser(commands: Mapping[str, CommandParser] | None = None) -> argparse.ArgumentParser:
+    """Make the parser of `cic`, for its help; with the parsers of the commands, for the shell's completion."""
+    parser = Parser("cic", usage=_USAGE, description=_ABOUT, epilog=_MORE, formatter_class=_ExamplesFormatter)
+    below = parser.add_subparsers(title="commands", metavar="", parser_class=argparse.ArgumentParser)
+    for name, about in COMMANDS.items():
+        parents = [commands[name]] if commands else []
+        below.add_parser(name, help=about, parents=parents, add_help=False)
+    return parser

@@ -1,33 +1,35 @@
-"""Dataclasses as flags: every field becomes one, its docstring the help, and words become its values.
+"""Flags from dataclasses: one flag per field, with the field's docstring as its help; and the values of flags.
 
-A flag is plain data, so that a table of them can be kept in a file (`cic.commandline.settings_table`).
+A `Flag` is plain data, so that `settings_table` can store flags in a file.
 """
 
 from __future__ import annotations
 
 import ast
 import dataclasses
-import difflib
 import inspect
 import re
 import textwrap
 import types
-from collections.abc import Iterable, Sequence
+from argparse import ArgumentTypeError
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from cic.core.errors import UserError, unknown
+from cic.core.errors import unknown
 
 T = TypeVar("T")
 REQUIRED = "(required)"
-"""Stands for a default where there is none; unlike dataclasses.MISSING it can be written to a file."""
+"""The default of a flag that has none. A string, because `dataclasses.MISSING` cannot be stored in a file."""
+POSITIONAL = {"positional": True}
+"""Metadata of a field that is given without a flag: `run: Path = field(metadata=POSITIONAL)`."""
 _KINDS = {int: "int", float: "float", str: "text", Path: "path", bool: "bool"}
 
 
 @dataclass(frozen=True)
 class Flag:
-    """One setting of a command: `--num-envs INT`."""
+    """One setting of a command, such as `--num-envs INT`."""
 
     name: str
     kind: str
@@ -44,36 +46,71 @@ class Flag:
 
     @property
     def metavar(self) -> str:
-        value = "|".join(self.choices) if self.choices else self.kind.upper()
-        return "" if self.kind == "bool" else f"{value} …" if self.many else value
+        return self.spelling if self.positional else "|".join(self.choices) or self.kind.upper()
+
+    @property
+    def nargs(self) -> str | None:
+        return ("*" if self.many else "?") if self.positional else "+" if self.many else None
+
+    @property
+    def usage(self) -> str:
+        if self.positional:
+            name = f"{self.spelling} …" if self.many else self.spelling
+            return name if self.required else f"[{name}]"
+        return f"{self.spelling} {self.metavar}" if self.required else ""
+
+    @property
+    def required(self) -> bool:
+        return bool(self.default == REQUIRED)
+
+    @property
+    def help_with_default(self) -> str:
+        if self.required:
+            return self.help if self.positional else f"{self.help} {REQUIRED}"
+        if self.default is None or self.default is False or self.default in ("", (), []):
+            return self.help
+        default = "on" if self.kind == "bool" else _text(self.default)
+        return f"{self.help} (default: {default})"
 
 
-# ---- from dataclasses ------------------------------------------------------------------------------------------
+def _text(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return " ".join(map(_text, value))
+    if isinstance(value, int):
+        return f"{value:,}" if abs(value) >= 10_000 else str(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def flags_of(cls: type, values: Any = None, positional: Sequence[str] = ()) -> list[Flag]:
-    """A flag per field, its default that of the class or of the instance `values`. Parts are not looked into."""
+# ---- dataclasses -----------------------------------------------------------------------------------------------
+
+
+def flags_of(cls: type) -> list[Flag]:
+    """Return a flag per field, including the fields of dataclasses in it."""
     hints, texts = get_type_hints(cls), attribute_docs(cls)
     found = []
     for field in dataclasses.fields(cls):
-        if _is_part(hints[field.name]):
-            continue
-        default = field.default if values is None else getattr(values, field.name)
-        if default is MISSING and field.default_factory is not MISSING:
-            default = field.default_factory()
-        found.append(
-            dataclasses.replace(
-                _typed(field.name, hints[field.name]),
-                default=REQUIRED if default is MISSING else default,
-                help=texts.get(field.name, ""),
-                positional=field.name in positional,
-            )
-        )
+        hint = hints[field.name]
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        if dataclasses.is_dataclass(hint):
+            found += flags_of(hint)  # type: ignore[arg-type]
+        elif not isinstance(hint, TypeVar):
+            flag = _typed(field.name, hint)
+            default = REQUIRED if default is MISSING else default
+            positional = field.metadata.get("positional", False)
+            found.append(dataclasses.replace(flag, default=default, help=texts[field.name], positional=positional))
     return found
 
 
-def _is_part(hint: Any) -> bool:
-    return isinstance(hint, TypeVar) or dataclasses.is_dataclass(hint)
+def build(cls: type[T], given: Mapping[str, Any]) -> T:
+    """Make an instance of a dataclass, and of the dataclasses in it, from the flags that were given."""
+    hints = get_type_hints(cls)
+    values = {}
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        if dataclasses.is_dataclass(hints[field.name]):
+            values[field.name] = build(hints[field.name], given)
+        elif field.name in given:
+            values[field.name] = given[field.name]
+    return cls(**values)
 
 
 def _typed(name: str, hint: Any) -> Flag:
@@ -89,7 +126,7 @@ def _typed(name: str, hint: Any) -> Flag:
 
 
 def attribute_docs(cls: type) -> dict[str, str]:
-    """Field → the string below it, base classes included."""
+    """Return the string below each field, including those of the base classes."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if not dataclasses.is_dataclass(base):
@@ -102,101 +139,43 @@ def attribute_docs(cls: type) -> dict[str, str]:
     return found
 
 
-# ---- from words ------------------------------------------------------------------------------------------------
+# ---- values ----------------------------------------------------------------------------------------------------
 
 
-def parse(flags: Iterable[Flag], args: Sequence[str], command: str) -> dict[str, Any]:
-    """What was given, by field; a flag that was not given is not there. Mistakes are said in one sentence."""
-    flags = list(flags)
-    named = {flag.spelling: flag for flag in flags if not flag.positional}
-    given: dict[str, Any] = {}
-    free: list[str] = []
-    words = list(args)
-    while words:
-        word = words.pop(0)
-        if not word.startswith("--"):
-            free.append(word)
-            continue
-        spelling, equals, text = word.partition("=")
-        spelling = spelling.replace("_", "-")
-        flag = named.get(spelling) or named.get(spelling.replace("--no-", "--", 1))
-        if flag is None:
-            raise _unknown_flag(spelling, named, command)
-        if flag.kind == "bool":
-            if equals:
-                raise UserError(f"{spelling} takes no value; its opposite is --no-{spelling[2:]}")
-            given[flag.name] = spelling == flag.spelling
-        elif spelling != flag.spelling:
-            raise _unknown_flag(spelling, named, command)
-        else:
-            given[flag.name] = _value(flag, [text] if equals else _take(flag, words))
-    _place(free, [flag for flag in flags if flag.positional], given, command)
-    for flag in flags:
-        if flag.default == REQUIRED and flag.name not in given:
-            raise UserError(f"`cic {command}` needs {flag.spelling}: {flag.help.rstrip('.')}")
-    return given
-
-
-def _unknown_flag(spelling: str, named: dict[str, Flag], command: str) -> UserError:
-    near = difflib.get_close_matches(spelling, named, n=1, cutoff=0.6)
-    hint = f"did you mean {near[0]}?" if near else f"see `cic {command} --help-all`"
-    return UserError(f"unknown flag {spelling}; {hint}")
-
-
-def _take(flag: Flag, words: list[str]) -> list[str]:
-    """The flag's words, from the front of `words`: one, or as many as can be meant."""
-    if not words or words[0].startswith("--"):
-        raise UserError(f"{flag.spelling} needs a value: {flag.metavar}")
-    taken = [words.pop(0)]
-    while flag.many and words and not words[0].startswith("--") and (flag.kind == "text" or is_number(words[0])):
-        taken.append(words.pop(0))
-    return taken
-
-
-def _place(free: list[str], places: list[Flag], given: dict[str, Any], command: str) -> None:
-    for flag in places:
-        if free:
-            taken, free = (free, []) if flag.many else (free[:1], free[1:])
-            given[flag.name] = _value(flag, taken)
-    if free and not places:
-        raise UserError(f"`cic {command}` takes no folder or name, not {' '.join(free)}; settings are --name value")
-    if free:
-        raise UserError(f"`cic {command}` does not know what {' '.join(free)} means; settings are --name value")
-
-
-def _value(flag: Flag, texts: list[str]) -> Any:
-    if flag.optional and texts in (["none"], ["None"]):
+def value_of(flag: Flag, text: str) -> Any:
+    """Return the value that one word means for a flag; `ArgumentTypeError` if it means none."""
+    text = text[1:] if text.startswith(" -") else text  # see CommandParser._prepared
+    if flag.optional and text in ("none", "None"):
         return None
-    found = tuple(_one(flag, text) for text in texts)
-    return found if flag.many else found[0]
-
-
-def _one(flag: Flag, text: str) -> Any:
     if flag.choices and text not in flag.choices:
-        raise unknown(f"value of {flag.spelling}", text, flag.choices)
-    if flag.kind == "path":
-        return Path(text)
-    if flag.kind == "text":
-        return text
+        raise ArgumentTypeError(str(unknown("value", text, flag.choices)))
+    if flag.kind in ("text", "path"):
+        return Path(text) if flag.kind == "path" else text
     try:
         value = number(text)
-    except ValueError:
-        wanted = "numbers with spaces between them" if flag.many else "a number"
-        raise UserError(f"{flag.spelling} must be {wanted}, not {text}") from None
-    if flag.kind == "float":
-        return float(value)
-    if value != value or value in (float("inf"), float("-inf")) or value != int(value):
-        raise UserError(f"{flag.spelling} must be a whole number, not {text}")
-    return int(value)
+        return float(value) if flag.kind == "float" else _whole(value)
+    except (ValueError, OverflowError):
+        kind = "a number" if flag.kind == "float" else "a whole number"
+        wanted = "numbers with spaces between them" if flag.many else kind
+        raise ArgumentTypeError(f"expected {wanted}, not {text}") from None
 
 
 def number(text: str) -> float:
-    """`100000`, `100_000`, `100,000`, `1e5` and `100k` are the same; `M` is a million. `0,1` is no number."""
+    """Read `100000`, `100_000`, `100,000`, `1e5` and `100k` as the same number; `M` is a million.
+
+    A decimal comma (`0,1`) is refused.
+    """
     scale = {"k": 1_000, "K": 1_000, "M": 1_000_000}.get(text[-1:], 1)
     digits = text[:-1] if scale > 1 else text
     if re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?", digits):
         digits = digits.replace(",", "")
     return int(digits) * scale if digits.lstrip("+-").replace("_", "").isdecimal() else float(digits) * scale
+
+
+def _whole(value: float) -> int:
+    if value != int(value):
+        raise ValueError(value)
+    return int(value)
 
 
 def is_number(text: str) -> bool:
@@ -205,26 +184,3 @@ def is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def parse_into(cls: type[T], args: Sequence[str], command: str, positional: Sequence[str] = ()) -> T:
-    """An instance of a dataclass whose fields are the command's settings; its parts are dataclasses of more."""
-    hints = get_type_hints(cls)
-    parts = {field.name: hints[field.name] for field in dataclasses.fields(cls) if _is_part(hints[field.name])}  # type: ignore[arg-type]
-    own = flags_of(cls, positional=positional)
-    given = parse([*own, *(flag for part in parts.values() for flag in flags_of(part))], args, command)
-    inner = {
-        name: part(**{field.name: given.pop(field.name) for field in dataclasses.fields(part) if field.name in given})
-        for name, part in parts.items()
-    }
-    return cls(**given, **inner)
-
-
-def peek(args: Sequence[str], flag: str) -> str | None:
-    """A flag's value before its flags are known: the objective and the scale decide which there are."""
-    for index, arg in enumerate(args):
-        if arg == flag and index + 1 < len(args):
-            return args[index + 1]
-        if arg.startswith(f"{flag}="):
-            return arg.partition("=")[2]
-    return None

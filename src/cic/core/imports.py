@@ -1,4 +1,4 @@
-"""The user's own code, imported because an option or an environment variable asks for it.
+"""The user's own code, imported because the option `--import` asks for it.
 
 Objectives and environments register themselves when their module is imported, so `--import surprise.py` makes
 `--objective surprise` work. What was imported is noted in the run; opening a run never imports anything by itself.
@@ -14,14 +14,13 @@ from pathlib import Path
 
 from cic.core.errors import UserError
 
-VARIABLE = "CIC_IMPORT"
 HINT = "(one of your own needs `--import FILE.py`)"
 _IMPORTED: list[str] = []
 
 
 def import_first(names: list[str]) -> None:
-    """Modules by name, or files by path; those of the environment variable (separated by commas) come first."""
-    for name in [*filter(None, os.environ.get(VARIABLE, "").split(",")), *names]:
+    """Import modules by name, or files by path."""
+    for name in names:
         try:
             recorded = _import(name)
         except UserError:

@@ -1,13 +1,13 @@
-"""`cic explore`: an agent live in the browser."""
+"""`cic explore`."""
 
 from __future__ import annotations
 
 import threading
 import webbrowser
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cic.commandline.arguments import arguments
+from cic.commandline.flags import POSITIONAL
 from cic.core.errors import UserError
 
 DEFAULT = "quadruped"
@@ -15,35 +15,32 @@ LOCAL = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(frozen=True)
-class ExploreArgs:
-    runs: tuple[Path, ...] = ()
-    """Run folders, or agents that ship with cic: quadruped, walker, point_mass. The first is shown (quadruped)."""
+class ExploreArguments:
+    runs: tuple[Path, ...] = field(default=(), metadata=POSITIONAL)
+    """Run folders, or bundled agents: quadruped, walker, point_mass. The first is shown; by default quadruped."""
     skill: tuple[float, ...] | None = None
-    """Begin with this skill: a number per dimension, one number for all of them, or the place of a one-hot skill."""
+    """Start with this skill: a number per dimension, one number for all dimensions, or the index of a one-hot skill."""
     seed: int = 0
-    """Of the start, and of the skills on the map."""
+    """Seed of the initial state and of the skills on the map."""
     at: int | None = None
     """Use the weights of this step's milestone or checkpoint (of the first run)."""
     count: int = 64
-    """Skills on the map."""
+    """Number of skills on the map."""
     steps: int = 200
-    """Steps for which each of them acts to be placed there."""
+    """Steps per skill, whose final positions make the map."""
     host: str = "127.0.0.1"
-    """Where to listen; 0.0.0.0 lets everybody in who can reach this machine."""
+    """Address to listen on; 0.0.0.0 lets everybody in who can reach this machine."""
     port: int = 8080
-    """Where to listen; if it is in use, the next free one is taken."""
+    """Port to listen on. If it is in use, the next free one is taken."""
     viewers: int = 16
-    """Pages that may be open at once, each with an environment of its own."""
+    """Maximum number of open pages, each with its own environment."""
     open: bool = True
     """Open the page in a browser."""
     trust: bool = False
-    """Make the run's environment even if that imports a module that its config.json names."""
+    """Allow the environment in the run's config.json to import a Python module."""
 
 
-def explore(args: list[str]) -> None:
-    given = arguments(ExploreArgs, args, "explore", positional=["runs"])
-    if given is None:
-        return
+def run(given: ExploreArguments) -> None:
     for name, least in (("count", 2), ("steps", 10), ("viewers", 1)):
         if getattr(given, name) < least:
             raise UserError(f"{name} must be at least {least}, not {getattr(given, name)}")
@@ -55,7 +52,7 @@ def explore(args: list[str]) -> None:
     gallery = Gallery(offered([str(run) for run in given.runs] or [DEFAULT]), Options(**shared))
     subject = gallery.subject(gallery.names[0])
     for run in given.runs[1:]:
-        gallery.subject(str(run))  # a folder that cannot be opened is said now, not when somebody chooses it
+        gallery.subject(str(run))  # report a folder that cannot be opened now, not when it is chosen
     if given.skill is not None:
         gallery.options = replace(gallery.options, skill=subject.space.check(given.skill))
     with Explorer(gallery, given.host, given.port) as explorer:

@@ -1,38 +1,36 @@
-"""`cic runs`: what is in a folder, how far it is and how it goes on."""
+"""`cic runs`."""
 
 from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from cic.commandline import text_tables
-from cic.commandline.arguments import arguments
+from cic.commandline.flags import POSITIONAL
+from cic.commandline.text_tables import print_table
 from cic.runs import records
 from cic.runs.records import RunRecord
 
 
 @dataclass(frozen=True)
-class RunsArgs:
-    folder: Path = Path("runs")
+class RunsArguments:
+    folder: Path = field(default=Path("runs"), metadata=POSITIONAL)
     """A run folder or a folder of run folders."""
     commands: bool = True
-    """Below the table, say how each run goes on."""
+    """Print each run's next command below the table."""
 
 
-def runs(args: list[str]) -> None:
-    given = arguments(RunsArgs, args, "runs", positional=["folder"])
-    if given is None:
-        return
+def run(given: RunsArguments) -> None:
     found, problems = records.read([given.folder])
     for problem in problems:
         print(f"cic: note: {problem}", file=sys.stderr)
     if found:
         rows = [
-            [run.name, run.title, run.domain if run.kind == "pretrain" else run.task, *_state(run)] for run in found
+            [run.name, run.title, run.domain if run.kind == "pretrain" else run.task, run.state, _steps(run)]
+            for run in found
         ]
-        text_tables.show(["run", "method", "where", "state", "steps"], rows)
+        print_table(["run", "method", "where", "state", "steps"], rows)
     following = [line for run in found if (line := next_command(run))]
     if given.commands and following:
         print("\nnext:")
@@ -40,12 +38,12 @@ def runs(args: list[str]) -> None:
             print(f"  {line}")
 
 
-def _state(run: RunRecord) -> list[str]:
-    return [run.state, f"{run.step:,}" if run.step >= run.steps else f"{run.step:,} of {run.steps:,}"]
+def _steps(run: RunRecord) -> str:
+    return f"{run.step:,}" if run.step >= run.steps else f"{run.step:,} of {run.steps:,}"
 
 
 def next_command(run: RunRecord) -> str:
-    """How the run goes on; nothing while it is being written, or when it is done for good."""
+    """Return the command that continues from the run; empty while another process writes it."""
     path = shlex.quote(str(run.path))
     if run.state in ("interrupted", "failed", "dead", "unknown"):
         return f"cic {run.kind} --resume {path}"

@@ -1,0 +1,36 @@
+"""`cic report`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cic.commandline.flags import POSITIONAL
+from cic.report.options import ReportOptions, ReportResult
+
+
+@dataclass(frozen=True)
+class ReportArguments:
+    options: ReportOptions
+    runs: tuple[Path, ...] = field(metadata=POSITIONAL)
+    """Run folders, or folders of run folders."""
+    out: Path = Path("report")
+    """Folder for report.html, figures and tables."""
+
+
+def run(given: ReportArguments) -> None:
+    from cic.report import report, watch
+
+    if given.options.watch:
+        watch(given.runs, given.out, given.options, _print_result)
+    else:
+        _print_result(report(given.runs, given.out, given.options))
+
+
+def _print_result(result: ReportResult) -> None:
+    for finding in result.findings:
+        print(finding)
+    for notice in result.notices:
+        print(f"cic: note: {notice}", file=sys.stderr)
+    print(f"{result.page}: {result.runs} runs, {len(result.figures)} figures, {len(result.tables)} tables", flush=True)
