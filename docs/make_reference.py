@@ -49,7 +49,7 @@ def page() -> str:
         "Of `cic.pretrain(…)` and `cic.finetune(…)` by name, and of the command line with dashes.",
         *(_settings(cls) for cls in (LoopConfig, PretrainConfig, FinetuneSettings)),
         "## Commands",
-        "\n".join(["| command | |", "|---|---|", *(f"| `cic {name}` | {c.about} |" for name, c in COMMANDS.items())]),
+        "\n".join(["| command | |", "|---|---|", *(f"| `cic {name}` | {about} |" for name, about in COMMANDS.items())]),
     ]
     return "\n\n".join(parts) + "\n"
 
