@@ -293,7 +293,7 @@ def test_the_command(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert cli.main(line) == 0
     said = capsys.readouterr()
     assert said.out == f"{tmp_path / 'gridworld' / 'cic' / 'buffer'}: 4 episodes, 200 steps\n"
-    assert said.err == "cic: note: 20 steps of episodes that are not whole are left out\n"
+    assert said.err == "cic: note: 20 steps of incomplete episodes are left out\n"
     assert cli.main(["export", str(run), "--format", "torch", "--out", str(tmp_path)]) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'policy.pt2'}: obs and skill to action\n"
     assert cli.main(line) == 2

@@ -183,7 +183,7 @@ def test_a_finetuned_run_can_show_its_skills_too(others: dict[str, Path], tmp_pa
         (["--columns", "99"], "columns must be at least 1 and at most 25"),
         (["--skill", "7"], r"skills lie in [0, 1]: 7"),
         (["--skill", "1", "0"], "--skill has 2 numbers"),
-        (["--choose", "best"], "unknown value of --choose"),
+        (["--choose", "best"], "--choose: unknown value"),
     ],
 )
 def test_mistakes_are_said_in_a_sentence(

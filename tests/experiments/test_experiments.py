@@ -472,7 +472,7 @@ def test_the_list_names_all(
     [
         (["gridwrold"], 'unknown experiment "gridwrold"; did you mean "gridworld"?'),
         ([], "give the name of an experiment, or all"),
-        (["flow", "--scale", "huge"], "unknown value of --scale"),
+        (["flow", "--scale", "huge"], "--scale: unknown value"),
         (["flow", "--domain", "walker"], "flow is about point_mass: drop --domain"),
         (["sweep", "--domain", "wlaker"], 'unknown domain "wlaker"; did you mean "walker"?'),
         (["main", "--domain", "walker,jacco"], 'unknown domain "jacco"; did you mean "jaco"?'),

@@ -2,8 +2,8 @@
 
 The settings are dataclasses next to the code that they configure, and importing that code imports torch, which takes
 two seconds. `--help` and completion must be fast, so they read a stored table of the flags, `cic/data/settings.json`.
-`make generated` writes it, and a test compares it with the dataclasses. A run, and the help of an objective or learner
-that is not in the stored table (a plug-in), read the dataclasses themselves.
+`make generated` writes it, and a test compares it with the dataclasses. A new run, and the help of an objective or
+learner that is not in the stored table (a plug-in), read the dataclasses themselves.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def add_settings(parser: CommandParser, kind: str, words: Sequence[str], own: Se
         own: Flags of the command that are no settings of the run.
     """
     chosen = peek(words, *(("objective", "preset") if kind == "pretrain" else ()), "learner", "scale")
-    table = stored() if wants_help(words) else describe()
+    table = stored() if wants_help(words) or peek(words, "resume") else describe()
     if any(chosen.get(name, usual) not in table[f"{name}s"] for name, usual in _USUAL.items()):
         table = describe()
     defaults = _defaults(table, kind, chosen)
