@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 from cic import __version__
-from cic.commandline.commands import COMMANDS, command_parser, main_parser, run_command
+from cic.commandline.commands import COMMANDS, command_parser, overview, run_command
 from cic.commandline.parser import Parser, wants_help
 from cic.core.errors import Interrupted, UserError, unknown
 
@@ -53,7 +53,7 @@ def _run(words: list[str]) -> int:
         print(f"cic {__version__}")
         return 0
     if not words or words[0] in ("-h", "--help", "help"):
-        print(main_parser().format_help(), end="")
+        print(overview())
         return 0
     command, *words = words
     if command not in COMMANDS:

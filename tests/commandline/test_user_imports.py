@@ -27,6 +27,7 @@ import cic
 class Options:
     weight: float = 3.0
     """Of the constant."""
+    undocumented: int = 1
 
 @cic.register("constant")
 class Constant(cic.Objective):
@@ -73,12 +74,14 @@ def test_import_registers_an_objective_and_an_environment(
     assert cli.main([*words, *options, *TINY]) == 0
     config = json.loads((out / "config.json").read_text())
     assert config["imports"] == [str(file) if name.endswith(".py") else name]
-    assert config["config"]["options"] == {"weight": 2.0}
+    assert config["config"]["options"] == {"weight": 2.0, "undocumented": 1}
 
 
 def test_help_shows_the_options_of_an_imported_objective(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["pretrain", "--import", str(file), "--objective", "constant", "--help"]) == 0
-    assert "--weight FLOAT          Of the constant. (default: 3)" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "--weight FLOAT          Of the constant. (default: 3)" in shown
+    assert "--undocumented INT      (default: 1)" in shown
 
 
 def test_import_can_be_repeated(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

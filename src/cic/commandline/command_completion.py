@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass, field
 from typing import Literal
 
 from cic.commandline import command_pretrain, settings_table
-from cic.commandline.commands import COMMANDS, command_parser, main_parser
+from cic.commandline.commands import COMMANDS, command_parser
 from cic.commandline.flags import POSITIONAL
 
 
@@ -28,15 +29,19 @@ def run(given: CompletionArguments) -> None:
         command_pretrain.add_arguments(parsers["pretrain"], ["--help-all", "--objective", name])
     for name in table["learners"]:
         command_pretrain.add_arguments(parsers["pretrain"], ["--help-all", "--learner", name])
-    for parser in parsers.values():
-        for flag in parser.flags.values():
+    for command in parsers.values():
+        for flag in command.flags.values():
             if flag.kind == "path":
-                parser.actions[flag.name].complete = shtab.FILE  # type: ignore[attr-defined]
-    for parser in (parsers["pretrain"], parsers["finetune"]):
-        parser.actions["learner"].choices = list(table["learners"])
+                command.actions[flag.name].complete = shtab.FILE  # type: ignore[attr-defined]
+    for command in (parsers["pretrain"], parsers["finetune"]):
+        command.actions["learner"].choices = list(table["learners"])
     parsers["pretrain"].actions["objective"].choices = list(table["objectives"])
     parsers["pretrain"].actions["domain"].choices = list(domains())
     parsers["finetune"].actions["task"].choices = [
         f"{name}-{task}" for name, domain in domains().items() for task in domain.tasks
     ]
-    print(shtab.complete(main_parser(parsers), given.shell))
+    parser = argparse.ArgumentParser("cic")
+    commands = parser.add_subparsers()
+    for name, about in COMMANDS.items():
+        commands.add_parser(name, help=about, parents=[parsers[name]], add_help=False)
+    print(shtab.complete(parser, given.shell))

@@ -2,53 +2,57 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any, get_type_hints
 
 from cic.commandline.flags import build, flags_of
-from cic.commandline.parser import CommandParser, HelpFormatter, Parser
+from cic.commandline.parser import CommandParser
 
 COMMANDS = {
     "pretrain": "discover skills in a domain, without rewards",
     "finetune": "adapt a pre-trained run to a task, or learn the task from --scratch",
     "evaluate": "measure the returns of a run's agent",
-    "skills": "show what each skill of a run does: a table, figures, filmstrips and films",
+    "skills": "show what each skill does: a table, figures and films",
     "film": "film an episode of a run's agent",
     "explore": "explore an agent and its skills live in the browser",
     "sweep": "execute many runs on this machine's cores or on a Ray cluster",
-    "runs": "list the runs in a folder with their state, progress and next command",
+    "runs": "list runs with their state, progress and next command",
     "export": "export a run's data (ExORL, Minari) or its policy (ONNX, torch)",
     "report": "make tables, figures and one HTML page from run folders",
     "compare": "compare two groups of runs",
     "reproduce": "reproduce a table or figure of the paper",
-    "envs": "list the domains and tasks with their dimensions and expert scores",
+    "envs": "list the tasks with their dimensions and expert scores",
     "objectives": "list the objectives and their options",
     "completion": "print the completion script for bash, zsh or fish",
 }
 
-_USAGE = "cic COMMAND [settings]"
-_ABOUT = "Unsupervised skill discovery: Contrastive Intrinsic Control, its baselines and the URLB benchmark."
-_MORE = """Every command accepts --import FILE.py (or MODULE), which is imported first and may register
-objectives and environments of your own.
+_OVERVIEW = """usage: cic COMMAND [settings]
+
+Unsupervised skill discovery: CIC, its baselines and the URLB benchmark.
+
+{commands}
+
+Every command accepts --import FILE.py (or MODULE), which is imported first and
+may register objectives and environments of your own.
 
 examples:
-  cic pretrain --domain walker                   # CIC at laptop scale, into runs/
+  cic pretrain --domain walker                # CIC at laptop scale, into runs/
   cic pretrain --domain quadruped --objective rnd --scale paper --out runs/rnd
-  cic pretrain --resume runs/rnd                 # resumes bit-exactly
-  cic finetune runs/rnd --task run               # at the scale of the pre-training
-  cic finetune --scratch --task walker-walk      # the same budget without pre-training
-  cic pretrain --domain walker --seeds 0-4       # five runs, as many at once as cores
+  cic pretrain --resume runs/rnd              # resumes bit-exactly
+  cic finetune runs/rnd --task run            # at the scale of the pre-training
+  cic finetune --scratch --task walker-walk   # the same without pre-training
+  cic pretrain --domain walker --seeds 0-4    # five runs, as many at once as cores
   cic sweep --objectives cic,apt --domains walker --seeds 0-4 --tasks walker
-  cic explore                                    # a bundled quadruped, in the browser
-  cic reproduce gridworld --scale smoke          # one of the paper's figures, in seconds
-  cic COMMAND --help                             # the settings of a command"""
+  cic explore                                 # a bundled quadruped, in the browser
+  cic reproduce gridworld --scale smoke       # a figure of the paper, in seconds
+  cic COMMAND --help                          # the settings of a command"""
 
 
-class _ExamplesFormatter(HelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Help that keeps the line breaks of the examples."""
+def overview() -> str:
+    """Return the help of `cic` itself."""
+    return _OVERVIEW.format(commands="\n".join(f"  {name:<12}{about}" for name, about in COMMANDS.items()))
 
 
 def command_parser(name: str, words: Sequence[str]) -> CommandParser:
@@ -73,13 +77,3 @@ def run_command(name: str, given: dict[str, Any]) -> int:
 
 def _module(name: str) -> ModuleType:
     return import_module(f"cic.commandline.command_{name}")
-
-
-def main_parser(commands: Mapping[str, CommandParser] | None = None) -> argparse.ArgumentParser:
-    """Make the parser of `cic`, for its help; with the parsers of the commands, for the shell's completion."""
-    parser = Parser("cic", usage=_USAGE, description=_ABOUT, epilog=_MORE, formatter_class=_ExamplesFormatter)
-    below = parser.add_subparsers(title="commands", metavar="", parser_class=argparse.ArgumentParser)
-    for name, about in COMMANDS.items():
-        parents = [commands[name]] if commands else []
-        below.add_parser(name, help=about, parents=parents, add_help=False)
-    return parser

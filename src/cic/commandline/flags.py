@@ -70,7 +70,7 @@ class Flag:
         if self.default is None or self.default is False or self.default in ("", (), []):
             return self.help
         default = "on" if self.kind == "bool" else _text(self.default)
-        return f"{self.help} (default: {default})"
+        return f"{self.help} (default: {default})".strip()
 
 
 def _text(value: Any) -> str:
@@ -97,7 +97,9 @@ def flags_of(cls: type) -> list[Flag]:
             flag = _typed(field.name, hint)
             default = REQUIRED if default is MISSING else default
             positional = field.metadata.get("positional", False)
-            found.append(dataclasses.replace(flag, default=default, help=texts[field.name], positional=positional))
+            found.append(
+                dataclasses.replace(flag, default=default, help=texts.get(field.name, ""), positional=positional)
+            )
     return found
 
 

@@ -27,7 +27,7 @@ class Parser(argparse.ArgumentParser):
     """An `ArgumentParser` that raises `UserError` instead of printing the usage."""
 
     def __init__(self, prog: str, **settings: Any) -> None:
-        super().__init__(prog, add_help=False, allow_abbrev=False, **{"formatter_class": HelpFormatter} | settings)
+        super().__init__(prog, add_help=False, allow_abbrev=False, formatter_class=HelpFormatter, **settings)
 
     def error(self, message: str) -> NoReturn:
         raise UserError(message.removeprefix("argument "))

@@ -86,8 +86,8 @@ def add_settings(parser: CommandParser, kind: str, words: Sequence[str], own: Se
     """
     chosen = peek(words, *(("objective", "preset") if kind == "pretrain" else ()), "learner", "scale")
     table = stored() if wants_help(words) or peek(words, "resume") else describe()
-    if any(chosen.get(name, usual) not in table[f"{name}s"] for name, usual in _USUAL.items()):
-        table = describe()
+    if any(chosen[name] not in table[f"{name}s"] for name in ("objective", "learner") if name in chosen):
+        table = describe()  # a plug-in
     defaults = _defaults(table, kind, chosen)
     method, learner = table["objectives"][defaults["objective"]], defaults["learner"]
     flags = {flag.name: flag for flag in [*_flags(table[kind], defaults), *own]}
@@ -106,19 +106,16 @@ def add_settings(parser: CommandParser, kind: str, words: Sequence[str], own: Se
         parser.add_flags("other learners", others, hidden=True)
 
 
-_USUAL = {"objective": "cic", "learner": "ddpg", "scale": "laptop"}
-
-
 def _defaults(table: Table, kind: str, chosen: dict[str, str]) -> dict[str, Any]:
     """Return the choice and the defaults that differ from those of the dataclasses."""
-    chosen = _USUAL | {"learner": ""} | chosen
+    chosen = {"objective": "cic", "scale": "laptop"} | chosen
     _check("objective", chosen["objective"], table["objectives"], f" {HINT}")
     method = table["objectives"][chosen["objective"]]
     chosen.setdefault("preset", next(iter(method["presets"])))
     _check(f"preset of {chosen['objective']}", chosen["preset"], method["presets"])
     recommended = method["recommended"].get(chosen["preset"], {}) if kind == "pretrain" else {}
     usual = recommended.get("learner", "ddpg")
-    chosen["learner"] = chosen["learner"] or usual
+    chosen.setdefault("learner", usual)
     _check("learner", chosen["learner"], table["learners"])
     _check("scale", chosen["scale"], table["scales"])
     if chosen["learner"] != usual:
