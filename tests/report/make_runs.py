@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from cic.core import paper_scores
 from cic.core.paper_scores import experts
-from cic.report import paper
 
 METHODS = ("ddpg", "cic", "icm", "disagreement", "rnd", "apt", "proto", "smm", "diayn", "aps")
 TINY_VIDEO = base64.b64decode("AAAAIGZ0eXBpc29tAAACAGlzb21pc28yYXZjMW1wNDE=")  # a header is enough to embed
@@ -72,7 +72,7 @@ def finetune(
     """One finetuning run; without a `score` it scatters around the paper's."""
     rng = np.random.default_rng(zlib.crc32(f"{task} {method} {seed}".encode(errors="replace")))
     if score is None:
-        row = paper.scores().get(method, {}).get(task)
+        row = paper_scores.returns().get(method, {}).get(task)
         mean, stderr = (row.mean, row.stderr) if row else (0.4 * experts().get(task, 500.0), 20.0)
         score = float(max(0.0, rng.normal(mean, stderr * np.sqrt(10))))
     run = folder / (name or f"{task}-{method}-{seed}")

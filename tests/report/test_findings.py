@@ -30,8 +30,8 @@ def test_the_published_headline(tmp_path: Path) -> None:
     text = " ".join(result.findings)
     assert "After 30k steps of finetuning, CIC reaches 0.56 [0.53, 0.59]" in text
     assert "on 4 tasks, DDPG 0.45 [0.39, 0.5" in text
-    assert "ahead of DDPG on 4 of 4 tasks" in text
-    assert "intervals of 4 runs per task are too narrow" in text
+    assert "better than DDPG on 4 of 4 tasks" in text
+    assert "intervals from 4 runs per task are too narrow" in text
     assert "probability 0.81 [0.6" in text
     rows = {row["Method"]: row for row in pages.table(pages.parse(result.page), "aggregate")}
     assert set(rows) == {"DDPG", "CIC"}
@@ -59,8 +59,8 @@ def test_the_best_of_several_and_what_may_be_chance(tmp_path: Path) -> None:
             finetune(tmp_path / "runs", "walker-run", method, seed, 796 * share + wobble)
     text = made(tmp_path)
     assert "APS reaches 0.60" in text
-    assert "the most of 3 rows; next is CIC with 0.50" in text
-    assert "holds zero: it may be chance" in text
+    assert "the best of 3 rows; next is CIC with 0.50" in text
+    assert "contains zero: the difference may be due to chance" in text
     for seed in range(3):
         finetune(tmp_path / "runs", "walker-run", "aps", seed, 790.0 + seed)
     assert "], is above zero" in made(tmp_path)
@@ -71,7 +71,7 @@ def test_single_runs_claim_nothing(tmp_path: Path) -> None:
     finetune(tmp_path / "runs", method="aps", score=199.0)
     text = made(tmp_path)
     assert "CIC reaches 0.50 (1 run)" in text
-    assert "Single runs say nothing about chance" in text
+    assert "With single runs, the difference may be due to chance" in text
     assert "[" not in text
 
 
@@ -91,10 +91,10 @@ def test_tasks_without_experts_are_told_raw(tmp_path: Path) -> None:
 def test_pretraining_alone_tells_its_coverage(tmp_path: Path) -> None:
     pretrain(tmp_path / "runs", method="cic")
     pretrain(tmp_path / "runs", method="rnd")
-    assert "Share of walker's cells visited by the end of pre-training: " in made(tmp_path)
+    assert "Fraction of walker cells visited in pre-training: " in made(tmp_path)
 
 
 @pytest.mark.parametrize("kind", [finetune, pretrain])
 def test_nothing_finished_is_said(tmp_path: Path, kind: object) -> None:
     kind(tmp_path / "runs", state="running")  # type: ignore[operator]
-    assert made(tmp_path).startswith("No run has finished so far")
+    assert made(tmp_path).startswith("No run has finished yet")

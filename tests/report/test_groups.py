@@ -19,7 +19,7 @@ def grouped(
     folder: Path, mix: bool = False, split: tuple[str, ...] = (), together: bool = True
 ) -> tuple[dict[str, int], list[str]]:
     said: list[str] = []
-    runs = warnings.without_twins(records.read([folder])[0], said)
+    runs = warnings.without_duplicates(records.read([folder])[0], said)
     study = groups.study(runs, mix, split, said, together)
     warnings.same_seeds(study.groups, said)
     warnings.states(runs, said)
@@ -67,7 +67,7 @@ def test_mix_averages_and_says_so(tmp_path: Path) -> None:
     finetune(tmp_path, seed=1, scale="paper")
     rows, said = grouped(tmp_path, mix=True)
     assert rows == {"CIC": 2}
-    assert any("scale" in notice and "--mix asks" in notice for notice in said)
+    assert any("scale" in notice and "because of --mix" in notice for notice in said)
 
 
 def test_a_setting_that_depends_on_the_domain_does_not_split(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_unfinished_runs_are_named(tmp_path: Path) -> None:
     for state in ("running", "failed", "interrupted"):
         finetune(tmp_path, name=f"a-{state}", seed=1, state=state, warmup=len(state))
     said = " ".join(grouped(tmp_path)[1])
-    assert "still going on, unless killed" in said
+    assert "in progress, unless killed" in said
     assert "a-running (last written 2024-05-01T12:00:00+00:00)" in said
     for state in ("running", "failed", "interrupted"):
         assert f"a-{state}" in said
@@ -157,7 +157,7 @@ def test_a_stray_run_of_another_budget_is_put_aside(tmp_path: Path) -> None:
     assert rows == {"DDPG": 2, "CIC": 2}
     assert others == [{"DDPG (50k steps)": 1}]
     assert len(said) == 1
-    assert "section of their own: DDPG (50k steps)" in said[0]
+    assert "separate section: DDPG (50k steps)" in said[0]
     assert "--budgets together" in said[0]
     assert set(grouped(tmp_path, together=True)[0]) == {"DDPG (50k steps)", "DDPG (100k steps)", "CIC"}
 

@@ -288,7 +288,7 @@ def test_any_json_is_no_crash(
     runs, _ = records.read([folder])
     assert len(runs) == 2
     said: list[str] = []
-    kept = warnings.without_twins(runs, said)
+    kept = warnings.without_duplicates(runs, said)
     study = groups.study(kept, False, (), said)
     warnings.same_seeds(study.groups, said)
     warnings.states(kept, said)

@@ -11,7 +11,8 @@ import pytest
 from make_runs import finetune, pretrain, write_json
 
 from cic.core.errors import UserError
-from cic.report import ReportOptions, ReportResult, curve_plots, report
+from cic.report import ReportOptions, ReportResult, report
+from cic.report.figures import curve_plots
 
 FAST = ReportOptions(reps=20, figures=())
 
@@ -24,7 +25,7 @@ def make(folder: Path, options: ReportOptions = FAST) -> tuple[ReportResult, dic
     shown = " ".join("".join(node.itertext()) for node in root.findall(".//section[@class='notices']//li"))
     for notice in result.notices:
         assert notice.rstrip(".") in shown
-        assert "could not be made" not in notice
+        assert "could not be created" not in notice
     rows = pages.table(root, "aggregate") if root.find(".//table[@id='table-aggregate']") is not None else []
     return result, {row["Method"]: row for row in rows}, shown
 
@@ -84,7 +85,7 @@ def test_nan_returns_are_left_out_and_said(runs: Path) -> None:
     _, rows, shown = make(runs)
     assert rows["CIC"]["Mean ↑"].startswith("0.50")
     assert "walker-run-cic-7" in shown
-    assert "flatters CIC" in shown
+    assert "scores of CIC are too high" in shown
 
 
 def test_nan_everywhere(tmp_path: Path) -> None:
@@ -103,7 +104,7 @@ def test_mixed_scales_get_their_own_rows_with_the_reason(runs: Path) -> None:
     other = pages.table(pages.parse(result.page), "aggregate_budget_1")
     assert [row["Method"] for row in other] == ["CIC (paper scale)"]
     assert other[0]["Mean ↑"].startswith("1.00")
-    assert "section of their own" in shown
+    assert "separate section" in shown
     _, rows, shown = make(runs, ReportOptions(reps=20, figures=(), budgets="together"))
     assert rows["CIC (laptop scale)"]["Mean ↑"].startswith("0.50")
     assert rows["CIC (paper scale)"]["Mean ↑"].startswith("1.00")
@@ -111,7 +112,7 @@ def test_mixed_scales_get_their_own_rows_with_the_reason(runs: Path) -> None:
     assert "--mix averages them" in shown
     _, rows, shown = make(runs, ReportOptions(reps=20, figures=(), mix=True))
     assert rows["CIC"]["Mean ↑"].startswith("0.75")
-    assert "as --mix asks" in shown
+    assert "because of --mix" in shown
 
 
 def test_a_stray_budget_takes_no_task_from_the_statistics(runs: Path) -> None:
@@ -248,7 +249,7 @@ def test_a_section_that_fails_costs_that_section(runs: Path, monkeypatch: pytest
     monkeypatch.setattr(curve_plots, "finetuning", fail)
     result = report([runs], runs.parent / "out", FAST)
     root = pages.parse(result.page)
-    assert any("learning curves could not be made (ZeroDivisionError: odd data)" in n for n in result.notices)
+    assert any("learning curves could not be created (ZeroDivisionError: odd data)" in n for n in result.notices)
     assert pages.table(root, "raw_scores")
     assert root.find(".//figure[@id='figure-profile']") is not None
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from cic.core import paper_scores
 from cic.core.errors import UserError
 from cic.core.paper_scores import experts
-from cic.report import paper, statistics
+from cic.report import statistics
 from cic.report.statistics import Bootstrap, Matrix, curve_matrix, matrix
 
 FAST = Bootstrap(reps=400)
@@ -25,7 +26,7 @@ def random_matrix(rng: np.random.Generator, runs: int = 10, tasks: int = 4) -> M
 def paper_matrices() -> dict[str, Matrix]:
     return {
         method: matrix({task: [statistics.normalised(task, score.mean)] for task, score in rows.items()})
-        for method, rows in paper.scores().items()
+        for method, rows in paper_scores.returns().items()
     }
 
 
@@ -33,7 +34,7 @@ def paper_matrices() -> dict[str, Matrix]:
 
 
 def test_paper_mean_row_is_reproduced() -> None:
-    published = paper.statistics()
+    published = paper_scores.statistics()
     assert len(published) == 9
     for method, row in published.items():
         mean = statistics.aggregate(paper_matrices()[method], FAST)["mean"].value
@@ -42,7 +43,7 @@ def test_paper_mean_row_is_reproduced() -> None:
 
 def test_paper_iqm_order_is_reproduced() -> None:
     """The paper ties APT with ProtoRL at two digits; every other pair must come out in its order."""
-    published = {method: row["iqm"] for method, row in paper.statistics().items()}
+    published = {method: row["iqm"] for method, row in paper_scores.statistics().items()}
     ours = {m: statistics.aggregate(scores, FAST)["iqm"].value for m, scores in paper_matrices().items()}
     for a, value in published.items():
         for b, other in published.items():
@@ -54,16 +55,16 @@ def test_paper_iqm_order_is_reproduced() -> None:
 @pytest.mark.parametrize(("statistic", "tolerance"), [("median", 0.01), ("optimality_gap", 0.01), ("iqm", 0.03)])
 def test_paper_other_rows_come_near(statistic: str, tolerance: float) -> None:
     """Task means hide the runs, so the IQM over 12 means is only near the paper's IQM over 120 runs (APS: 0.028)."""
-    for method, row in paper.statistics().items():
+    for method, row in paper_scores.statistics().items():
         ours = statistics.aggregate(paper_matrices()[method], FAST)[statistic].value
         assert ours == pytest.approx(row[statistic], abs=tolerance), method
 
 
 def test_paper_tables_are_whole() -> None:
     assert len(experts()) == 12
-    assert all(len(rows) == 12 for rows in paper.scores().values())
-    assert len(paper.scores()) == 10  # the nine methods and DDPG from scratch
-    variants = paper.reward_variants()
+    assert all(len(rows) == 12 for rows in paper_scores.returns().values())
+    assert len(paper_scores.returns()) == 10  # the nine methods and DDPG from scratch
+    variants = paper_scores.reward_variants()
     for variant, row in variants.items():
         assert row["mean"] == pytest.approx((row["walker"] + row["quadruped"]) / 2, abs=0.0051), variant
 
@@ -241,11 +242,11 @@ def test_many_runs_against_a_single_one_have_no_interval() -> None:
         assert np.isnan([[estimate.low, estimate.high] for estimate in found]).all()
 
 
-@pytest.mark.parametrize("at_once", [1, 700, 10**9])
-def test_batches_of_resamples_change_nothing(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("size", [1, 700, 10**9])
+def test_chunk_size_does_not_change_the_interval(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     scores = random_matrix(np.random.default_rng(6))
     expected = statistics.aggregate(scores, FAST)
-    monkeypatch.setattr(statistics, "_AT_ONCE", at_once)
+    monkeypatch.setattr(statistics, "_CHUNK", size)
     found = statistics.aggregate(scores, FAST)
     for name, estimate in expected.items():
         assert found[name] == pytest.approx(estimate)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cic.core.paper_scores import TITLES
-from cic.report.style import COLOURS, REST, place, shade, styles, tones
+from cic.report.figures.style import COLOURS, REST, place, shade, styles, tones
 
 # Machado, Oliveira and Fernandes 2009, full severity, on linear RGB.
 SIGHT = {

@@ -15,10 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from make_runs import finetune
 
+from cic.core import paper_scores
 from cic.core.errors import UserError
 from cic.core.paper_scores import TITLES, experts
-from cic.report import ReportOptions, groups, paper, score_tables, scores
-from cic.report.tables import Cell, Table, latex, number, rows, to_csv, to_html, to_latex, to_markdown
+from cic.report import ReportOptions, groups, score_tables, scores
+from cic.report.page import table_html
+from cic.report.tables import Cell, Table, latex, number, rows, to_csv, to_latex, to_markdown
 from cic.runs import records
 from tests.helpers import steady
 
@@ -106,7 +108,7 @@ def test_latex_of_every_special_character() -> None:
 
 
 def test_html_is_escaped_and_labelled() -> None:
-    root = ET.fromstring(f"<div>{to_html(TABLE)}</div>")
+    root = ET.fromstring(f"<div>{table_html(TABLE)}</div>")
     table = root.find(".//table")
     assert table is not None
     assert [cell.text for cell in table.findall(".//thead//th")] == ["Domain", "Task", "P(A > B)"]
@@ -175,7 +177,7 @@ def test_a_task_that_a_method_lacks_is_left_out_and_said(tmp_path: Path) -> None
         finetune(tmp_path, "walker-flip", "cic", seed)
     _, computed, said = built(tmp_path)
     assert computed.tasks == ("walker-run",)
-    assert any(notice.startswith("walker-flip is not in the aggregate") and "APS" in notice for notice in said)
+    assert any(notice.startswith("walker-flip is excluded from the aggregate") and "APS" in notice for notice in said)
     _, computed, said = built(tmp_path, ReportOptions(reps=50, tasks="each"))
     assert computed.tasks == ("walker-flip", "walker-run")
     assert any("not comparable" in notice for notice in said)
@@ -227,7 +229,7 @@ def test_paper_rows_stand_beside_own_runs(tmp_path: Path) -> None:
 
 
 def test_the_papers_order_is_told_per_domain(tmp_path: Path) -> None:
-    published = {method: paper.scores()[method]["walker-run"].mean for method in ("cic", "aps", "diayn", "rnd")}
+    published = {method: paper_scores.returns()[method]["walker-run"].mean for method in ("cic", "aps", "diayn", "rnd")}
     reverse = dict(
         zip(sorted(published, key=published.__getitem__), sorted(published.values(), reverse=True), strict=True)
     )
@@ -239,7 +241,7 @@ def test_the_papers_order_is_told_per_domain(tmp_path: Path) -> None:
     table = score_tables.order_table(computed, PLAIN)
     walker, jaco = texts(table)
     assert walker[:2] == ["Walker", "1.00 [1.00, 1.00]"]
-    jaco_paper = [paper.scores()[method]["jaco-reach_top_left"].mean for method in published]
+    jaco_paper = [paper_scores.returns()[method]["jaco-reach_top_left"].mean for method in published]
     expected = scipy.stats.spearmanr([reverse[method] for method in published], jaco_paper).statistic
     assert jaco[0] == "Jaco"
     assert jaco[1].startswith(f"{number(expected, 2)} [")
@@ -262,8 +264,8 @@ def test_two_methods_have_no_order(tmp_path: Path) -> None:
 def test_paper_rows_alone_are_its_published_statistics(tmp_path: Path) -> None:
     options = ReportOptions(reps=50, paper=("all",))
     _, computed, _ = built_empty(options)
-    for method, row in paper.statistics().items():
-        found = computed.aggregates[paper.label(method)]
+    for method, row in paper_scores.statistics().items():
+        found = computed.aggregates[scores.paper_label(method)]
         assert {name: estimate.value for name, estimate in found.items()} == dict(row)
     assert computed.tasks == tuple(experts())
 
@@ -299,4 +301,4 @@ def test_reward_variants(tmp_path: Path) -> None:
 
 def test_unknown_paper_rows_are_said() -> None:
     with pytest.raises(UserError, match='did you mean "cic"'):
-        paper.select(("cicc",))
+        scores.paper_rows(("cicc",))

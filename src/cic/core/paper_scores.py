@@ -10,6 +10,7 @@ import csv
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.resources import files
+from typing import NamedTuple
 
 TITLES = {
     "ddpg": "DDPG",
@@ -54,3 +55,40 @@ def method_called(title: str) -> str:
 def experts() -> Mapping[str, float]:
     """Task ("walker-run") → return of the expert (DDPG after 2M steps of the task's own reward): what counts as 1."""
     return {f"{row['domain']}-{row['task']}": float(row["expert"]) for row in table("scores")}
+
+
+class PaperScore(NamedTuple):
+    mean: float
+    stderr: float
+
+
+@lru_cache(maxsize=1)
+def returns() -> Mapping[str, Mapping[str, PaperScore]]:
+    """Method → task → return after finetuning, 10 seeds ("Raw Numerical Results")."""
+    rows: dict[str, dict[str, PaperScore]] = {}
+    for row in table("scores"):
+        task = f"{row['domain']}-{row['task']}"
+        rows.setdefault(method_called(row["method"]), {})[task] = PaperScore(float(row["mean"]), float(row["stderr"]))
+    return rows
+
+
+@lru_cache(maxsize=1)
+def statistics() -> Mapping[str, Mapping[str, float]]:
+    """Method → statistic → value over 12 tasks × 10 seeds; without DDPG from scratch."""
+    return {method_called(title): values for title, values in _columns("statistics", "statistic").items()}
+
+
+@lru_cache(maxsize=1)
+def reward_variants() -> Mapping[str, Mapping[str, float]]:
+    """Variant of CIC's reward → domain (or "mean") → normalised score, 3 seeds × 4 tasks per domain."""
+    return _columns("reward_variants", "domain")
+
+
+def _columns(name: str, index: str) -> dict[str, dict[str, float]]:
+    """Column → value of `index` → number."""
+    columns: dict[str, dict[str, float]] = {}
+    for row in table(name):
+        key = row.pop(index)
+        for column, value in row.items():
+            columns.setdefault(column, {})[key] = float(value)
+    return columns

@@ -25,10 +25,9 @@ from cic.experiments.base import (
 from cic.experiments.paper_figures import dots_panel, listed, styles
 from cic.report import statistics
 from cic.report.figures import Plot
-from cic.report.score_tables import words
 from cic.report.skills import compare
 from cic.report.statistics import Bootstrap, Estimate, Matrix, normalised
-from cic.report.tables import Table, number, rows
+from cic.report.tables import Table, number, rows, words
 from cic.training.skill_variance import BEHAVIOUR
 
 SKILLS, STARTS = by_scale(3, 24, 24), by_scale(2, 4, 4)

@@ -11,8 +11,8 @@ import numpy as np
 from cic.core.paper_scores import TITLES
 from cic.experiments.base import Found
 from cic.report.figures import Panel
+from cic.report.figures.style import COLOURS, Style
 from cic.report.statistics import standard_error
-from cic.report.style import COLOURS, Style
 from cic.report.tables import number
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ class URLBExperiment(Experiment):
 
 def study(found: Found) -> Study:
     """The runs as the report groups them."""
-    counted = warnings.without_twins(found.records, found.notices)
+    counted = warnings.without_duplicates(found.records, found.notices)
     return groups.study(counted, False, (), found.notices)
 
 

@@ -13,12 +13,10 @@ import numpy as np
 
 from cic.experiments.base import Found, Member, Outcome, tasks_of
 from cic.experiments.paper_figures import dots_panel, legend, mean_text, styles
-from cic.report.budgets import count
-from cic.report.curve_plots import curve_panel
 from cic.report.figures import Plot
+from cic.report.figures.curve_plots import curve_panel
 from cic.report.learning_curves import curve
-from cic.report.score_tables import words
-from cic.report.tables import Table
+from cic.report.tables import Table, count, words
 from cic.report.tables import rows as table_rows
 from cic.runs.contents import Series
 

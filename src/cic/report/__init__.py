@@ -1,8 +1,7 @@
-"""Run folders → tables, figures and one HTML page; two groups of runs → their difference."""
+"""Reports on run folders: statistics, tables, figures and one HTML page; comparison of two groups of runs."""
 
-from cic.report.build import report
+from cic.report.build import report, watch
 from cic.report.comparison import compare
 from cic.report.options import CompareOptions, ReportOptions, ReportResult
-from cic.report.watching import watch
 
 __all__ = ["CompareOptions", "ReportOptions", "ReportResult", "compare", "report", "watch"]

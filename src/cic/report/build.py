@@ -1,98 +1,138 @@
-"""`cic report`: read run folders, compute, write the page, the figures and the tables.
+"""`cic report`: read run folders, compute statistics, write the page, the figures and the tables.
 
-Reads run folders and nothing else. One section that fails costs that section, not the report.
+A section that fails is replaced by a notice; the other sections are still written.
 """
 
 from __future__ import annotations
 
-import os
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from cic.core.errors import UserError
-from cic.report import figures, findings, groups, learning_curves, paper, scores, stale_files, warnings
-from cic.report.appendix import facts
+from cic.report import findings, groups, learning_curves, scores, stale_files, warnings
 from cic.report.options import ReportOptions, ReportResult
-from cic.report.page import Section, page
-from cic.report.sections import HEADINGS, SECTIONS, Builder
+from cic.report.page import Section, write_page
+from cic.report.sections import HEADINGS, SECTIONS, Builder, facts
 from cic.runs import records
 from cic.runs.records import RunRecord
 
+_FILES = ("config.json", "status.json", "metrics.jsonl", "result.json", "trials.json")
+FileStates = dict[Path, tuple[int, int, bool]]
+
 
 def report(runs: Sequence[Path], out: Path, options: ReportOptions | None = None) -> ReportResult:
-    """Make the report of all run folders at or below `runs` in the folder `out`."""
+    """Write the report of all run folders at or below `runs` to the folder `out`."""
     options = options or ReportOptions()
     _require_extra()
-    paper.select(options.paper)  # a wrong name is said before the work
-    found, said = records.read([Path(path) for path in runs])
+    scores.paper_rows(options.paper)  # an unknown name is an error before the work starts
+    found, notices = records.read([Path(path) for path in runs])
     if not found and not options.paper:
-        raise UserError("; ".join(said) or "give at least one run folder")
-    counted = warnings.without_twins(found, said)
-    study = groups.study(counted, options.mix, options.split, said, options.budgets == "together")
-    warnings.same_seeds(study.groups, said)
-    warnings.states(counted, said)
-    warnings.budgets(study.finetune, said)
-    computed = scores.compute(study, options, said)
-    builder = Builder(Path(out), options, study, computed, learning_curves.load(counted, said), said)
+        raise UserError("; ".join(notices) or "give at least one run folder")
+    counted = warnings.without_duplicates(found, notices)
+    study = groups.study(counted, options.mix, options.split, notices, options.budgets == "together")
+    warnings.same_seeds(study.groups, notices)
+    warnings.states(counted, notices)
+    warnings.budgets(study.finetune, notices)
+    computed = scores.compute(study, options, notices)
+    builder = Builder(Path(out), options, study, computed, learning_curves.load(counted, notices), notices)
     try:
         builder.out.mkdir(parents=True, exist_ok=True)
         for name, build in SECTIONS.items():
-            _attempt(builder, name, build)
-        return _write(builder, found, counted)
+            _attempt(builder, HEADINGS[name].lower(), lambda build=build: build(builder))  # type: ignore[misc]
+        return _write(builder, found, len(counted))
     except OSError as error:
         raise UserError(f"cannot write the report to {out}: {error.strerror or error}") from error
 
 
-def _attempt(builder: Builder, name: str, build: Callable[[Builder], None]) -> None:
+def _attempt(builder: Builder, name: str, build: Callable[[], None]) -> None:
     try:
-        build(builder)
+        build()
     except UserError as error:
-        builder.notices.append(f"{HEADINGS[name].lower()}: {error}")
+        builder.notices.append(f"{name}: {error}")
     except OSError:
-        raise  # a full disk is not one section's matter
-    except Exception as error:  # whatever odd data does to one section, the others are still made
-        builder.notices.append(f"{HEADINGS[name].lower()} could not be made ({type(error).__name__}: {error})")
+        raise  # a full disk affects all sections
+    except Exception as error:  # unexpected data in one section must not prevent the others
+        builder.notices.append(f"{name} could not be created ({type(error).__name__}: {error})")
 
 
-def _write(builder: Builder, found: Sequence[RunRecord], counted: Sequence[RunRecord]) -> ReportResult:
-    sections = [
-        Section(name, HEADINGS[name], "".join(builder.sections[name])) for name in HEADINGS if name in builder.sections
-    ]
+def _write(builder: Builder, found: Sequence[RunRecord], counted: int) -> ReportResult:
+    sections = [Section(name, title, builder.parts[name]) for name, title in HEADINGS.items() if name in builder.parts]
     running = sum(run.going_on for run in found)
-    opening = _findings(builder)
-    text = page(
-        facts(found, builder.study, builder.scores),
-        opening,
-        builder.notices,
+    sentences: list[str] = []
+    _attempt(
+        builder,
+        "findings",
+        lambda: sentences.extend(findings.findings(builder.study, builder.scores, builder.loaded, builder.options)),
+    )
+    path = builder.out / "report.html"
+    write_page(
+        path,
         sections,
-        [figures.key(style) for style in builder.study.styles.values()],
+        facts(found, builder.study, builder.scores),
+        list(builder.study.styles.values()),
+        findings=sentences,
+        notices=builder.notices,
         refresh=builder.options.interval if builder.options.watch and running else None,
     )
-    stale_files.clear(builder.out, [*builder.figures, *builder.tables])
-    path = builder.out / "report.html"
-    draft = path.with_suffix(".html.part")
-    draft.write_text(text, encoding="utf-8", errors="replace")  # a config may hold half a surrogate pair
-    os.replace(draft, path)  # a browser that reloads never sees half a page
+    stale_files.remove(builder.out, [*builder.figures, *builder.tables])
     return ReportResult(
         path,
         tuple(builder.figures),
         tuple(builder.tables),
-        tuple(opening),
+        tuple(sentences),
         tuple(builder.notices),
-        len(counted),
+        counted,
         running,
     )
 
 
-def _findings(builder: Builder) -> list[str]:
-    try:
-        return findings.findings(builder.study, builder.scores, builder.loaded, builder.options)
-    except Exception as error:  # as for a section
-        builder.notices.append(f"the findings could not be made ({type(error).__name__}: {error})")
-        return []
-
-
 def _require_extra() -> None:
-    if find_spec("matplotlib") is None:
-        raise UserError("the report needs matplotlib: pip install 'cic[report]'")
+    for name in ("matplotlib", "jinja2"):
+        if find_spec(name) is None:
+            raise UserError(f"the report needs {name}: pip install 'cic[report]'")
+
+
+# ---- watching runs ---------------------------------------------------------------------------------------------------
+
+
+def watch(
+    runs: Sequence[Path],
+    out: Path,
+    options: ReportOptions,
+    on_report: Callable[[ReportResult], None] = lambda result: None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> ReportResult:
+    """Update the report whenever a run makes progress, until no run is in progress; wait for the first run."""
+    options = replace(options, watch=True)
+    before: FileStates | None = None
+    result: ReportResult | None = None
+    while True:
+        now = _file_states(runs)
+        if now != before and (now or options.paper):
+            result = report(runs, out, options)
+            on_report(result)
+        before = now
+        if result is not None and not result.running:
+            return result
+        sleep(options.interval)
+
+
+def _file_states(runs: Sequence[Path]) -> FileStates:
+    """Return size and time of every file that a report reads, and whether its run is in progress."""
+    found: FileStates = {}
+    for root in runs:
+        if not Path(root).exists():
+            raise UserError(f"{root} does not exist; give a run folder or a folder of run folders")
+        for folder in records.folders(Path(root)):
+            run = records.read_run(folder)
+            in_progress = isinstance(run, records.RunRecord) and run.going_on
+            for name in _FILES:
+                try:
+                    stat = (folder / name).stat()
+                except OSError:  # not written yet, or being replaced
+                    continue
+                found[folder / name] = (stat.st_size, stat.st_mtime_ns, in_progress)
+    return found

@@ -1,4 +1,4 @@
-"""`cic compare A B`: two groups of runs, task by task and overall, in the terminal."""
+"""`cic compare A B`: the difference of two groups of runs, for each task and overall."""
 
 from __future__ import annotations
 
@@ -12,74 +12,75 @@ import numpy as np
 from cic.core.errors import UserError
 from cic.core.paper_scores import experts
 from cic.report import groups, statistics, warnings
-from cic.report.groups import Group
+from cic.report.groups import RunGroup
 from cic.report.options import CompareOptions
-from cic.report.score_tables import STATISTIC_TITLES, interval
+from cic.report.score_tables import STATISTIC_TITLES
 from cic.report.scores import task_place
 from cic.report.statistics import Estimate, matrix, normalised, standard_error
-from cic.report.tables import number
+from cic.report.tables import interval, number
 from cic.runs import records
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-
-_SHORT = 11  # letters of both names that leave room for every column in 80
+_SHORT = 11  # letters of both labels that fit into the headers at 80 columns
 
 
 def compare(a: Sequence[Path], b: Sequence[Path], options: CompareOptions | None = None) -> RenderableType:
-    """A − B with intervals and P(A > B), for each common task and over all with an expert score; print it with rich."""
-    from rich.console import Group as Stack
+    """Return a rich table of A − B and P(A > B) with intervals, for each common task and over all tasks."""
+    from rich.console import Group
     from rich.text import Text
 
     options = options or CompareOptions()
-    said: list[str] = []
-    first, second = _group("A", a, options, said), _group("B", b, options, said)
+    notices: list[str] = []
+    first, second = _group("A", a, options, notices), _group("B", b, options, notices)
     shared = {run.path.resolve() for run in first.runs} & {run.path.resolve() for run in second.runs}
     if shared:
         raise UserError(f"{next(iter(shared)).name} is in both groups; a run cannot be compared with itself")
-    warnings.budgets([Group(f"{g.label} ({n})", g.method, g.runs) for g, n in ((first, "A"), (second, "B"))], said)
-    lines = [Text(f"! {notice}", style="yellow") for notice in said]
-    return Stack(*lines, _table(first, second, options))
+    named = [RunGroup(f"{g.label} ({name})", g.method, g.runs) for g, name in ((first, "A"), (second, "B"))]
+    warnings.budgets(named, notices)
+    lines = [Text(f"! {notice}", style="yellow") for notice in notices]
+    return Group(*lines, _table(first, second, options))
 
 
-def _group(name: str, paths: Sequence[Path], options: CompareOptions, said: list[str]) -> Group:
-    """The finished finetuning runs at or below `paths`, which must be of one kind."""
+def _group(name: str, paths: Sequence[Path], options: CompareOptions, notices: list[str]) -> RunGroup:
+    """Return the finished finetuning runs at or below `paths`; all must belong to one group."""
     found, problems = records.read([Path(path) for path in paths])
-    said += problems
-    runs = warnings.without_twins([run for run in found if run.kind == "finetune"], said)
-    warnings.states(runs, said)
+    notices += problems
+    runs = warnings.without_duplicates([run for run in found if run.kind == "finetune"], notices)
+    warnings.states(runs, notices)
     runs = [run for run in runs if math.isfinite(run.score)]
     if not runs:
-        raise UserError(f"group {name} ({', '.join(map(str, paths))}) holds no finished finetuning run")
-    apart: list[str] = []
-    rows = groups.study(runs, options.mix, (), apart, together=True).finetune
+        raise UserError(f"group {name} ({', '.join(map(str, paths))}) contains no finished finetuning run")
+    rows = groups.study(runs, options.mix, (), [], together=True).finetune
     if len(rows) == 1:
         return rows[0]
     labels = ", ".join(row.label for row in rows)
     if not options.mix:
-        raise UserError(f"group {name} holds runs that are not alike ({labels}); name fewer folders or pass --mix")
-    said.append(f"group {name} averages {labels}, as --mix asks")
-    return Group(labels, rows[0].method, tuple(runs))
+        raise UserError(
+            f"group {name} contains runs with different settings ({labels}); give fewer folders or pass --mix"
+        )
+    notices.append(f"group {name} averages {labels} because of --mix")
+    return RunGroup(labels, rows[0].method, tuple(runs))
 
 
-def _table(a: Group, b: Group, options: CompareOptions) -> Table:
+def _table(a: RunGroup, b: RunGroup, options: CompareOptions) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
     ours, theirs = a.scores(), b.scores()
     tasks = [task for task in sorted(ours, key=task_place) if task in theirs]
     if not tasks:
-        raise UserError(f"no task is common to both: {', '.join(ours)} against {', '.join(theirs)}")
+        raise UserError(f"the groups have no common task: A has {', '.join(ours)}, B has {', '.join(theirs)}")
     short = a.label != b.label and len(a.label) + len(b.label) <= _SHORT
     first, second = (escape(a.label), escape(b.label)) if short else ("A", "B")
     names = "{} against {}" if short else "A: {}\nB: {}"
     table = Table(title=names.format(escape(a.label), escape(b.label)), title_justify="left", caption_justify="left")
-    table.box, table.pad_edge, table.padding = None, False, (0, 2, 0, 0)  # for 80 columns
+    table.box, table.pad_edge, table.padding = None, False, (0, 2, 0, 0)  # fits into 80 columns
     table.add_column("Task", overflow="fold")
     for heading in (first, second, f"difference, {100 * options.confidence:g}%", f"P({first} > {second})"):
-        table.add_column(heading, justify="right", no_wrap=True)  # a long task may wrap, an interval may not
+        table.add_column(heading, justify="right", no_wrap=True)  # a long task name may wrap, an interval must not
     counts = {len(side[task]) for side in (ours, theirs) for task in tasks}
     for task in tasks:
         table.add_row(escape(task), *_row(task, ours[task], theirs[task], len(counts) > 1, options))
@@ -92,7 +93,7 @@ def _table(a: Group, b: Group, options: CompareOptions) -> Table:
     runs = f"over {counts.pop()} run(s)" if len(counts) == 1 else "(runs)"
     table.caption = f"Mean ± standard error {runs}."
     table.caption += " Below: statistics of the normalised scores." if known else ""
-    table.caption += f" Not in both, so left out: {escape(left)}." if left else ""
+    table.caption += f" Excluded because only one group has it: {escape(left)}." if left else ""
     return table
 
 
@@ -108,7 +109,7 @@ def _row(task: str, ours: list[float], theirs: list[float], counted: bool, optio
 def _overall(
     ours: dict[str, list[float]], theirs: dict[str, list[float]], options: CompareOptions
 ) -> Iterator[list[str]]:
-    """One row per statistic of the normalised scores; the probability of improvement stands beside the mean."""
+    """Return one row per statistic of the normalised scores, with the probability of improvement next to the mean."""
     x, y = (matrix({t: [normalised(t, s) for s in returns] for t, returns in side.items()}) for side in (ours, theirs))
     changes = statistics.difference(x, y, options.bootstrap)
     chance = statistics.improvement(x, y, options.bootstrap)

@@ -1,8 +1,8 @@
-"""Which runs are one row: runs that may be averaged, and no others.
+"""Grouping of runs: which runs are averaged into one row.
 
-Runs of one method belong together if they differ in seed, task or domain alone. Runs of different scales, budgets or
-settings get rows of their own, with the reason said, unless `mix` asks for their average. Of several budgets the one
-with most scores is what the report is about; the others are kept beside it, unless `together` asks for one table.
+Runs of one method form a group if they differ only in seed, task or domain. Runs with different scales, budgets or
+settings get separate rows, unless `mix` averages them. The budget with the most scores is the subject of the report;
+runs with other budgets get their own section, unless `together` puts all of them into one table.
 """
 
 from __future__ import annotations
@@ -12,31 +12,36 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from cic.core.paper_scores import TITLES
-from cic.report.budgets import KEYS, Budget, count, divide, words
-from cic.report.style import Style, place, styles
+from cic.report.figures.style import Style, place, styles
+from cic.report.tables import count
 from cic.runs.records import RunRecord, flatten
 
-_HARMLESS = {
-    "objective",
-    "task",
-    "domain",
-    "seed",
-    "pretrained",
-    "pretrain_seed",
-    "preset",
-    "device",
-    "threads",
-    "compile",
-    "wandb",
-}
-_HARMLESS |= {"log_every", "checkpoint_every", "milestones", "eval_every", "eval_episodes", *KEYS}
+BUDGET_KEYS = ("scale", "steps", "pretrain_steps")
+_HARMLESS = {"objective", "task", "domain", "seed", "pretrained", "pretrain_seed", "preset", "device", "threads"}
+_HARMLESS |= {"compile", "wandb", "log_every", "checkpoint_every", "milestones", "eval_every", "eval_episodes"}
+_HARMLESS |= {*BUDGET_KEYS}
+"""Config keys that do not change the outcome of a run, or that are compared separately."""
+
+
+class Budget(NamedTuple):
+    scale: str
+    steps: int
+    pretrain_steps: int
+    """0 for a run from scratch."""
+
+    def describe(self, reference: Budget | None = None) -> list[str]:
+        """Describe the budget, or how it differs from `reference`."""
+        parts = {"scale": f"{self.scale or 'no'} scale", "steps": f"{count(self.steps)} steps"}
+        if self.pretrain_steps:
+            parts["pretrain_steps"] = f"{count(self.pretrain_steps)} pre-trained"
+        return [text for key, text in parts.items() if not reference or getattr(self, key) != getattr(reference, key)]
 
 
 @dataclass(frozen=True)
-class Group:
+class RunGroup:
     """Runs that are averaged: one row of every table, one colour of every figure."""
 
     label: str
@@ -44,7 +49,7 @@ class Group:
     runs: tuple[RunRecord, ...]
 
     def scores(self) -> dict[str, list[float]]:
-        """Task → returns of its finished runs, by seed; a run that diverged is no score."""
+        """Return task → returns of its finished runs, by seed; NaN and infinite returns are excluded."""
         found: dict[str, list[float]] = {}
         for run in sorted(self.runs, key=lambda run: run.seed):
             if math.isfinite(run.score):
@@ -56,45 +61,44 @@ class Group:
 class Study:
     """All runs of a report, grouped."""
 
-    finetune: list[Group] = field(default_factory=list)
-    """The rows of the statistics: all of one budget, unless together was asked for."""
-    others: dict[Budget, list[Group]] = field(default_factory=dict)
-    """Finetuning with other budgets."""
-    pretrain: list[Group] = field(default_factory=list)
+    finetune: list[RunGroup] = field(default_factory=list)
+    """The rows of the statistics."""
+    others: dict[Budget, list[RunGroup]] = field(default_factory=dict)
+    """Finetuning runs with other budgets."""
+    pretrain: list[RunGroup] = field(default_factory=list)
     styles: dict[str, Style] = field(default_factory=dict)
     budget: Budget | None = None
-    """That of `finetune`, if it has one."""
+    """The budget of `finetune`, if all its runs have the same."""
 
     @property
-    def tuned(self) -> list[Group]:
-        """Finetuning with any budget."""
+    def tuned(self) -> list[RunGroup]:
+        """Finetuning runs with any budget."""
         return [*self.finetune, *(group for groups in self.others.values() for group in groups)]
 
     @property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[RunGroup]:
         return [*self.tuned, *self.pretrain]
 
 
 def study(
     runs: Sequence[RunRecord], mix: bool, split: Sequence[str], notices: list[str], together: bool = False
 ) -> Study:
-    """Group the runs, and say which of a method's runs were kept apart and why."""
-    titles = _titles(runs)
-    grouper = _Grouper(titles, mix, split, notices)
+    """Group the runs; `notices` states which runs of a method are kept apart and why."""
+    grouper = _Grouper(_titles(runs), mix, split, notices)
     finetune, pretrain = ([run for run in runs if run.kind == kind] for kind in ("finetune", "pretrain"))
-    parts = divide(finetune)
+    parts = _by_budget(finetune)
     result = Study(budget=next(iter(parts)) if len(parts) == 1 else None)
     if mix or together or len(parts) < 2:
         result.finetune = grouper.groups(finetune)
     else:
         result.budget, *others = parts
         result.finetune = grouper.groups(parts[result.budget])
-        result.others = {other: grouper.groups(parts[other], words(other, result.budget)) for other in others}
+        result.others = {other: grouper.groups(parts[other], other.describe(result.budget)) for other in others}
         labels = ", ".join(group.label for groups in result.others.values() for group in groups)
         number = sum(len(parts[other]) for other in others)
         notices.append(
-            f"{number} finetuning run(s) have another budget than {', '.join(words(result.budget))} and are in a "
-            f"section of their own: {labels}. --budgets together puts them beside the others"
+            f"{number} finetuning run(s) have a different budget than {', '.join(result.budget.describe())} and are in "
+            f"a separate section: {labels}. --budgets together puts them into the same table"
         )
     result.pretrain = grouper.groups(pretrain)
     named = {group.label: group.method for group in result.groups}
@@ -102,12 +106,33 @@ def study(
     return result
 
 
-def _titles(runs: Sequence[RunRecord]) -> dict[str, str]:
-    """Method → title. What the runs say of it, if they agree and no other method is called so."""
-    said: dict[str, set[str]] = defaultdict(set)
+def _by_budget(runs: Sequence[RunRecord]) -> dict[Budget, list[RunRecord]]:
+    """Divide runs by budget, the budget with the most scores first.
+
+    A run from scratch is the baseline of the pre-trained runs with its scale and steps, so it joins them.
+    """
+    usual: dict[tuple[str, int], Counter[int]] = defaultdict(Counter)
     for run in runs:
-        said[run.method].add(run.title)
-    titles = {method: found.pop() if len(found) == 1 else TITLES.get(method, method) for method, found in said.items()}
+        usual[run.scale, run.steps][run.pretrain_steps] += bool(run.pretrain_steps)
+    parts: dict[Budget, list[RunRecord]] = {}
+    for run in runs:
+        counts = usual[run.scale, run.steps]
+        pretrain_steps = run.pretrain_steps or max(counts, key=lambda steps: (counts[steps], steps))
+        parts.setdefault(Budget(run.scale, run.steps, pretrain_steps), []).append(run)
+
+    def weight(budget: Budget) -> tuple[int, int, int, int, str]:
+        scored = sum(math.isfinite(run.score) for run in parts[budget])
+        return scored, len(parts[budget]), budget.steps, budget.pretrain_steps, budget.scale
+
+    return {budget: parts[budget] for budget in sorted(parts, key=weight, reverse=True)}
+
+
+def _titles(runs: Sequence[RunRecord]) -> dict[str, str]:
+    """Return method → title as recorded in its runs; the method's name is added where two methods share a title."""
+    recorded: dict[str, set[str]] = defaultdict(set)
+    for run in runs:
+        recorded[run.method].add(run.title)
+    titles = {m: found.pop() if len(found) == 1 else TITLES.get(m, m) for m, found in recorded.items()}
     shared = Counter(titles.values())
     return {method: title if shared[title] == 1 else f"{title} [{method}]" for method, title in titles.items()}
 
@@ -119,85 +144,85 @@ class _Grouper:
     split: Sequence[str]
     notices: list[str]
 
-    def groups(self, runs: Sequence[RunRecord], beside: Sequence[str] = ()) -> list[Group]:
-        """One group per method, or several if its runs may not be averaged. `beside` is said of each of them."""
+    def groups(self, runs: Sequence[RunRecord], suffix: Sequence[str] = ()) -> list[RunGroup]:
+        """Return one group per method, or several if its runs must not be averaged; labels contain `suffix`."""
         methods: dict[str, list[RunRecord]] = defaultdict(list)
         for run in runs:
             methods[run.method].append(run)
         return [
-            group for method in sorted(methods, key=place) for group in self._method(method, methods[method], beside)
+            group for method in sorted(methods, key=place) for group in self._method(method, methods[method], suffix)
         ]
 
-    def _method(self, method: str, runs: Sequence[RunRecord], beside: Sequence[str]) -> list[Group]:
+    def _method(self, method: str, runs: Sequence[RunRecord], suffix: Sequence[str]) -> list[RunGroup]:
         title = self.titles[method]
         keys = differences(runs)
         apart = [key for key in keys if not self.mix or key in self.split]
         apart += [key for key in self.split if key not in keys]
-        rows = _rows(title, runs, apart, beside)
+        rows = _rows(title, runs, apart, suffix)
         labels = sorted(rows, key=natural)
         if len(rows) > 1:
             self.notices.append(
-                f"{title}: {runs[0].kind} runs differ in {', '.join(apart)} and are not averaged; each kind has a row "
-                f"of its own ({', '.join(labels)}). --mix averages them"
+                f"{title}: {runs[0].kind} runs differ in {', '.join(apart)} and are not averaged; each setting has its "
+                f"own row ({', '.join(labels)}). --mix averages them"
             )
         elif keys and self.mix:
-            self.notices.append(f"{title}: runs that differ in {', '.join(keys)} are averaged, as --mix asks")
-        return [Group(label, method, tuple(rows[label])) for label in labels]
+            self.notices.append(f"{title}: runs that differ in {', '.join(keys)} are averaged because of --mix")
+        return [RunGroup(label, method, tuple(rows[label])) for label in labels]
 
 
 def _rows(
-    title: str, runs: Sequence[RunRecord], apart: Sequence[str], beside: Sequence[str]
+    title: str, runs: Sequence[RunRecord], apart: Sequence[str], suffix: Sequence[str]
 ) -> dict[str, list[RunRecord]]:
-    """Label → its runs. The label names the fewest keys that tell the rows apart."""
+    """Return label → runs. A label contains the fewest keys that distinguish the rows."""
     configs = [flatten(run.config) for run in runs]
 
-    def kinds(keys: Sequence[str]) -> list[str]:
-        return [json.dumps([config.get(key) for key in keys]) for config in configs]
+    def distinct(keys: Sequence[str]) -> int:
+        return len({json.dumps([config.get(key) for key in keys]) for config in configs})
 
     named: list[str] = []
     for key in apart:
-        if len(set(kinds([*named, key]))) > len(set(kinds(named))):
+        if distinct([*named, key]) > distinct(named):
             named.append(key)
     rows: dict[str, list[RunRecord]] = defaultdict(list)
     for run, config in zip(runs, configs, strict=True):
-        rows[_label(title, {key: config.get(key) for key in named}, beside)].append(run)
+        rows[_label(title, {key: config.get(key) for key in named}, suffix)].append(run)
     return rows
 
 
 def settings(run: RunRecord) -> dict[str, Any]:
-    """What may change a run's outcome, besides seed, task and budget: everything that is not known to be harmless."""
+    """Return the config values that may change the outcome, without seed, task and budget."""
     return {key: value for key, value in flatten(run.config).items() if key not in _HARMLESS}
 
 
 def differences(runs: Sequence[RunRecord]) -> list[str]:
-    """Keys that keep runs of a method apart: budgets that differ at all, settings that differ within one task.
+    """Return the keys that keep runs of a method apart: budgets, and settings that differ within one task.
 
-    A setting may depend on the domain without harm; a budget may not. A setting that only some configs have differs."""
+    A setting may depend on the domain; a budget must not. A setting that only some configs contain differs.
+    """
     values: dict[tuple[str, str], set[str]] = defaultdict(set)
     configs = [settings(run) for run in runs]
     known = {key for config in configs for key in config}
     for run, config in zip(runs, configs, strict=True):
-        for key in KEYS:
+        for key in BUDGET_KEYS:
             values[key, ""].add(json.dumps(run.config.get(key)))
         for key in known:
             values[key, run.task or run.domain].add(json.dumps(config.get(key)))
-    keys = {key for (key, _), found in values.items() if len(found) > 1}
-    return sorted(keys, key=_importance)
+    return sorted({key for (key, _), found in values.items() if len(found) > 1}, key=_importance)
 
 
 def _importance(key: str) -> tuple[int, str]:
-    """Budgets first, then what the method is told, then everything else."""
-    if key in KEYS:
-        return KEYS.index(key), key
-    return len(KEYS) + (not key.startswith("options.")), key
+    """Sort key: budgets, then options of the method, then all other settings."""
+    if key in BUDGET_KEYS:
+        return BUDGET_KEYS.index(key), key
+    return len(BUDGET_KEYS) + (not key.startswith("options.")), key
 
 
-def _label(title: str, values: dict[str, Any], beside: Sequence[str]) -> str:
-    parts = list(beside)
+def _label(title: str, values: dict[str, Any], suffix: Sequence[str]) -> str:
+    parts = list(suffix)
     for key, value in values.items():
         if key == "scale":
             parts.append(f"{value} scale")
-        elif key in KEYS:
+        elif key in BUDGET_KEYS:
             parts.append(f"{count(value or 0)} {'steps' if key == 'steps' else 'pre-trained'}")
         else:
             parts.append(f"{key.rpartition('.')[2]}={value}")

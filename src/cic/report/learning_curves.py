@@ -1,4 +1,4 @@
-"""Metrics of runs → curves of groups: mean ± standard error at each step, over the runs that got there."""
+"""Learning curves of groups: mean ± standard error at each step, over the runs that reached it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from cic.report import statistics
-from cic.report.groups import Group
+from cic.report.groups import RunGroup
 from cic.report.statistics import Band, Bootstrap, curve_matrix, normalised
 from cic.runs.contents import FloatArray, Series, metrics
 from cic.runs.records import RunRecord
@@ -31,18 +31,18 @@ Metrics = Mapping[Path, Mapping[str, Series]]
 
 @dataclass(frozen=True)
 class Curve:
-    """One group's curve."""
+    """The curve of one group."""
 
     steps: FloatArray
     mean: FloatArray
     low: FloatArray
     high: FloatArray
     complete: int
-    """How many of the leading steps every run has reached."""
+    """Number of leading steps that every run has reached."""
 
 
 def load(runs: Sequence[RunRecord], notices: list[str]) -> Metrics:
-    """What the figures need of each run's metrics, thinned."""
+    """Read the metrics that the figures show, averaged into a limited number of points."""
     loaded = {}
     for run in runs:
         series, problem = metrics(run, WANTED)
@@ -53,7 +53,7 @@ def load(runs: Sequence[RunRecord], notices: list[str]) -> Metrics:
 
 
 def curve(series: Sequence[Series]) -> Curve | None:
-    """Mean ± standard error over runs. Runs that logged at other steps are interpolated, never extrapolated."""
+    """Return mean ± standard error over runs. Values between logged steps are interpolated, never extrapolated."""
     series = [one for one in series if len(one.steps)]
     if not series:
         return None
@@ -69,14 +69,14 @@ def curve(series: Sequence[Series]) -> Curve | None:
     return Curve(steps, mean, mean - error, mean + error, complete)
 
 
-def task_series(group: Group, loaded: Metrics, key: str, task: str = "") -> list[Series]:
-    """One metric of each run of the group, or of its runs of one task."""
+def task_series(group: RunGroup, loaded: Metrics, key: str, task: str = "") -> list[Series]:
+    """Return one metric of each run of the group, or of its runs on one task."""
     runs = [run for run in group.runs if not task or run.task == task]
     return [loaded[run.path][key] for run in runs if key in loaded[run.path]]
 
 
-def normalised_series(group: Group, loaded: Metrics, tasks: Sequence[str]) -> list[Series]:
-    """Evaluation curves in units of the expert's return."""
+def normalised_series(group: RunGroup, loaded: Metrics, tasks: Sequence[str]) -> list[Series]:
+    """Return evaluation curves as fractions of the expert's return."""
     found = []
     for task in tasks:
         for series in task_series(group, loaded, "eval/return", task):
@@ -85,9 +85,9 @@ def normalised_series(group: Group, loaded: Metrics, tasks: Sequence[str]) -> li
 
 
 def efficiency(
-    group: Group, loaded: Metrics, tasks: Sequence[str], bootstrap: Bootstrap
+    group: RunGroup, loaded: Metrics, tasks: Sequence[str], bootstrap: Bootstrap
 ) -> tuple[FloatArray, Band] | None:
-    """IQM over tasks and finished runs against steps, up to the last step that all of them reached."""
+    """Return the IQM over tasks and finished runs at each step that all of them reached."""
     rows: dict[str, list[Series]] = {}
     for run in group.runs:
         series = loaded[run.path].get("eval/return")

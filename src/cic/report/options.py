@@ -1,4 +1,4 @@
-"""What one may ask of a report, and what one gets."""
+"""Options and result of `report` and `compare`."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from cic.report.statistics import Bootstrap
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """How a report is made."""
+    """Options of a report."""
 
     paper: tuple[str, ...] = ()
-    """The paper's rows to show beside your runs: method names, "all", and "variants" for its table of rewards."""
+    """Rows of the paper to show next to your runs: method names, "all", and "variants" for its table of rewards."""
     tasks: Literal["common", "each"] = "common"
     """Aggregate over the tasks that every method has (common), or over each method's own tasks (each)."""
     mix: bool = False
-    """Average runs of different scales, budgets or settings instead of giving each its own row."""
+    """Average runs with different scales, budgets or settings instead of giving each its own row."""
     budgets: Literal["apart", "together"] = "apart"
-    """Keep finetuning runs of another budget than most in a section of their own, or put all in one table."""
+    """Show finetuning runs with a different budget than most in a separate section, or all in one table."""
     split: tuple[str, ...] = ()
-    """More config keys (such as selection.search) whose values get rows of their own."""
+    """More config keys (such as selection.search) whose values get separate rows."""
     reference: str = "cic"
-    """The method whose probability of improvement over each other one is shown."""
+    """The method whose probability of improvement over each other method is shown."""
     reps: int = 2000
     """Bootstrap resamples per interval."""
     confidence: float = 0.95
@@ -33,20 +33,20 @@ class ReportOptions:
     seed: int = 0
     """Seed of the resampling."""
     figures: tuple[Literal["png", "pdf"], ...] = ("png", "pdf")
-    """Files to write of each figure, beside the one in the page."""
+    """File formats of each figure, in addition to the page."""
     media: float = 20.0
-    """Megabytes of pictures and films to embed in the page at most."""
+    """Maximum size of the pictures and films in the page, in megabytes."""
     watch: bool = False
-    """Make the report again whenever a run has moved on, until no run is going on."""
+    """Update the report whenever a run has made progress, until no run is in progress."""
     interval: float = 30.0
-    """Seconds between two looks when watching; the open page reloads itself as often."""
+    """Seconds between two checks with --watch; an open page reloads itself as often."""
 
     def __post_init__(self) -> None:
         if self.interval <= 0:
             raise UserError(f"interval must be above 0 seconds, not {self.interval}")
         if self.media < 0:
             raise UserError(f"media must be at least 0 megabytes, not {self.media}")
-        self.bootstrap  # noqa: B018 its own checks
+        self.bootstrap  # noqa: B018 validates reps and confidence
 
     @property
     def bootstrap(self) -> Bootstrap:
@@ -55,10 +55,10 @@ class ReportOptions:
 
 @dataclass(frozen=True)
 class CompareOptions:
-    """How two groups of runs are compared."""
+    """Options of a comparison of two groups of runs."""
 
     mix: bool = False
-    """Take runs of several methods, scales, budgets or settings as one group."""
+    """Accept runs with several methods, scales, budgets or settings as one group."""
     reps: int = 5000
     """Bootstrap resamples per interval."""
     confidence: float = 0.95
@@ -67,7 +67,7 @@ class CompareOptions:
     """Seed of the resampling."""
 
     def __post_init__(self) -> None:
-        self.bootstrap  # noqa: B018 its own checks
+        self.bootstrap  # noqa: B018 validates reps and confidence
 
     @property
     def bootstrap(self) -> Bootstrap:
@@ -76,14 +76,14 @@ class CompareOptions:
 
 @dataclass(frozen=True)
 class ReportResult:
-    """Where the report is and what it said."""
+    """The files of a report and its messages."""
 
     page: Path
     figures: tuple[Path, ...]
     tables: tuple[Path, ...]
     findings: tuple[str, ...]
-    """What the runs say, in a few sentences; the page opens with them."""
+    """The main results, one sentence each; the first part of the page."""
     notices: tuple[str, ...]
-    """What was left out or needs a second look, one sentence each; the page shows them too."""
+    """Excluded runs and other warnings; the page shows them too."""
     runs: int
     running: int

@@ -1,4 +1,4 @@
-"""The report's tables of scores: aggregate statistics, raw scores in the paper's layout, improvement, rewards."""
+"""Tables of scores: aggregate statistics, raw scores, comparison with the paper, improvement, reward variants."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cic.core import paper_scores
 from cic.core.paper_scores import experts
-from cic.report import paper
+from cic.report.figures.style import place
 from cic.report.groups import Study
 from cic.report.options import ReportOptions
-from cic.report.scores import Row, Scores, task_place
+from cic.report.scores import MethodScores, Scores, paper_label, paper_rows, task_place
 from cic.report.statistics import Estimate, normalised, order, standard_error
-from cic.report.style import place
-from cic.report.tables import Cell, Table, number, rows
+from cic.report.tables import Cell, Table, interval, number, rows, words
 from cic.runs.records import split_task
 
 STATISTIC_TITLES = {"median": "Median ↑", "iqm": "IQM ↑", "mean": "Mean ↑", "optimality_gap": "Optimality gap ↓"}
@@ -40,7 +40,7 @@ def aggregate_table(scores: Scores, options: ReportOptions) -> Table:
     with_intervals = f", with {100 * options.confidence:g}% stratified bootstrap intervals" if intervals else ""
     caption = f"Expert-normalised scores after finetuning{with_intervals}. {scores.coverage}"
     if any(row.published for row in scores.rows):
-        caption += " Rows marked (paper) are the paper's numbers, not runs of this report."
+        caption += " Rows marked (paper) are published numbers, not runs of this report."
     header = ("Method", *STATISTIC_TITLES.values(), "Runs")
     return Table("aggregate", "Aggregate statistics", caption, header, rows(lines), records=records)
 
@@ -52,11 +52,6 @@ def _best(scores: Scores) -> dict[str, str]:
         values = {row.label: sign * scores.aggregates[row.label][name].value for row in scores.own}
         best[name] = max(values, key=values.__getitem__) if len(values) > 1 else ""
     return best
-
-
-def interval(estimate: Estimate, digits: int = 2) -> str:
-    value, low, high = (number(part, digits) for part in estimate)
-    return f"{value} [{low}, {high}]" if math.isfinite(estimate.low) else value
 
 
 # ---- raw scores ----------------------------------------------------------------------------------------------------
@@ -76,7 +71,7 @@ class _Column(NamedTuple):
 
 
 def raw_table(study: Study, options: ReportOptions) -> Table:
-    """Mean ± standard error of the return, in the paper's layout: a row per task, a column per method."""
+    """Return mean ± standard error of the return in the paper's layout: one row per task, one column per method."""
     columns = _columns(study, options)
     tasks = sorted({task for column in columns for task in column.scores}, key=task_place)
     counts = [score.runs for column in columns if not column.published for score in column.scores.values()]
@@ -108,9 +103,11 @@ def _columns(study: Study, options: ReportOptions) -> list[_Column]:
         scores = {t: _Score(float(np.mean(s)), standard_error(s), len(s)) for t, s in group.scores().items()}
         columns.append(_Column(group.label, group.method, False, scores))
     own = {task for column in columns for task in column.scores}
-    for method in paper.select(options.paper)[0]:
-        scores = {task: _Score(*score, 10) for task, score in paper.scores()[method].items() if not own or task in own}
-        columns.append(_Column(paper.label(method), method, True, scores))
+    for method in paper_rows(options.paper)[0]:
+        scores = {
+            task: _Score(*score, 10) for task, score in paper_scores.returns()[method].items() if not own or task in own
+        }
+        columns.append(_Column(paper_label(method), method, True, scores))
     return sorted(columns, key=lambda column: place(column.method))
 
 
@@ -120,20 +117,17 @@ def _plus_minus(score: _Score, usual: int) -> str:
     return number(score.mean, digits) + spread + (f" ({score.runs})" if score.runs not in (0, usual) else "")
 
 
-def words(name: str) -> str:
-    """reach_top_left → Reach top left; an id of another library stays as it is."""
-    return name if ":" in name else name.replace("_", " ").capitalize()
-
-
 # ---- the paper's order ----------------------------------------------------------------------------------------------
 
 
 def order_table(scores: Scores, options: ReportOptions) -> Table:
-    """Per domain: do the methods come out in the paper's order?"""
+    """Compare the order of the methods in each domain with the paper's."""
     lines, records = [], []
     for domain in dict.fromkeys(split_task(task)[0] for task in scores.tasks):
         tasks = [task for task in scores.tasks if split_task(task)[0] == domain and task in experts()]
-        methods = [row for row in scores.own if row.method in paper.scores() and set(tasks) <= set(row.matrix.tasks)]
+        methods = [
+            row for row in scores.own if row.method in paper_scores.returns() and set(tasks) <= set(row.matrix.tasks)
+        ]
         if not tasks or len(methods) < 3:
             continue
         matrices = [row.matrix.only(tasks) for row in methods]
@@ -148,11 +142,11 @@ def order_table(scores: Scores, options: ReportOptions) -> Table:
         ]
         ranked = " > ".join(f"{one.method} {number(one.mean)}" for one in sorted(found, key=lambda one: one.place))
         furthest = sorted(found, key=lambda one: -abs(one.place - one.paper_place))[:2]
-        apart = ", ".join(f"{one.method} ({one.place}., there {one.paper_place}.)" for one in furthest)
+        apart = ", ".join(f"{one.method} ({one.place}., in the paper {one.paper_place}.)" for one in furthest)
         lines.append([words(domain), interval(order(matrices, there, options.bootstrap)), ranked, apart])
     caption = (
-        "Spearman's rank correlation of the methods' mean normalised scores with the paper's, with an interval from "
-        "resampled runs, and the two methods whose places are furthest apart."
+        "Spearman's rank correlation between the mean normalised scores of the methods and those of the paper, with an "
+        "interval from resampled runs, and the two methods whose ranks differ most."
     )
     header = ("Domain", "ρ", "Order here", "Furthest apart")
     return Table("order", "The paper's order", caption, header, rows(lines), words=True, records=records)
@@ -166,18 +160,18 @@ class _Placed(NamedTuple):
 
 
 def _paper_mean(method: str, tasks: Sequence[str]) -> float:
-    return float(np.mean([normalised(task, paper.scores()[method][task].mean) for task in tasks]))
+    return float(np.mean([normalised(task, paper_scores.returns()[method][task].mean) for task in tasks]))
 
 
 def _places(values: Sequence[float]) -> list[int]:
-    """1 for the highest."""
+    """Return ranks, 1 for the highest value."""
     return [1 + sum(other > value for other in values) for value in values]
 
 
 # ---- improvement and reward variants -------------------------------------------------------------------------------
 
 
-def improvement_table(reference: Row, found: Sequence[tuple[Row, Estimate]]) -> Table:
+def improvement_table(reference: MethodScores, found: Sequence[tuple[MethodScores, Estimate]]) -> Table:
     lines = [[row.label, interval(estimate)] for row, estimate in found]
     records = [
         {"x": reference.label, "y": row.label, "probability": e.value, "low": e.low, "high": e.high} for row, e in found
@@ -188,8 +182,8 @@ def improvement_table(reference: Row, found: Sequence[tuple[Row, Estimate]]) -> 
 
 
 def variants_table(study: Study) -> Table:
-    """The four rewards of CIC: the paper's scores and those of one's own runs, where they set `options.reward`."""
-    published = paper.reward_variants()
+    """Return the scores of the four rewards of CIC, from the paper and from runs that set `options.reward`."""
+    published = paper_scores.reward_variants()
     sources = {"paper": published, "runs": _own_variants(study)}
     lines, records = [], []
     for domain in ("walker", "quadruped", "mean"):
@@ -202,14 +196,14 @@ def variants_table(study: Study) -> Table:
                 records.append({"domain": domain, "reward": variant, "score": score, "source": source})
     caption = (
         "Normalised score of CIC by intrinsic reward; the paper's over 3 seeds and 4 tasks per domain. –: no runs, or "
-        "rows that may not be averaged."
+        "several rows that must not be averaged."
     )
     header = ("Domain", *(words(variant) for variant in published))
     return Table("reward_variants", "Reward variants", caption, header, rows(lines), records=records)
 
 
 def _own_variants(study: Study) -> dict[str, dict[str, float]]:
-    """Reward → domain → mean over tasks of the mean over runs; a reward with several rows is not one number."""
+    """Return reward → domain → mean over tasks of the mean over runs, for rewards with a single row."""
     groups: dict[str, list[dict[str, list[float]]]] = {}
     for group in study.finetune:
         rewards = {str(run.config.get("options", {}).get("reward", "entropy")) for run in group.runs}

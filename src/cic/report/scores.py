@@ -1,112 +1,135 @@
-"""Groups of runs → the numbers of the report: normalised scores, what they cover, statistics, improvement."""
+"""Normalised scores of each method, the tasks that they cover, and their statistics.
+
+Rows of the paper are marked as such. The paper gives means and standard errors instead of runs, so they have no
+interval.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from cic.core.paper_scores import experts
-from cic.report import paper, statistics
-from cic.report.groups import Group, Study
+from cic.core import paper_scores
+from cic.core.errors import unknown
+from cic.core.paper_scores import TITLES, experts
+from cic.report import statistics
+from cic.report.figures.style import COLOURS, Style, place, styles
+from cic.report.groups import RunGroup, Study
 from cic.report.options import ReportOptions
 from cic.report.statistics import Estimate, Matrix, matrix, normalised
-from cic.report.style import COLOURS, Style, place, styles
 
-FEW = 5
+FEW_RUNS = 5
 
 
 @dataclass(frozen=True)
-class Row:
-    """One method's normalised scores: a user's group of runs or the paper's."""
+class MethodScores:
+    """Normalised scores of one row: a group of runs, or a method of the paper."""
 
     label: str
     method: str
     matrix: Matrix
     style: Style
     published: bool = False
-    """The paper's: task means instead of runs."""
+    """Whether these are task means of the paper instead of runs."""
 
 
 @dataclass
 class Scores:
-    """Everything that is computed before anything is drawn."""
+    """Everything that is computed before tables and figures are made."""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[MethodScores] = field(default_factory=list)
     tasks: tuple[str, ...] = ()
-    """What the aggregate statistics cover."""
+    """The tasks of the aggregate statistics."""
     coverage: str = ""
     aggregates: dict[str, dict[str, Estimate]] = field(default_factory=dict)
 
     @property
-    def own(self) -> list[Row]:
+    def own(self) -> list[MethodScores]:
         return [row for row in self.rows if not row.published]
 
 
+def paper_label(method: str) -> str:
+    return f"{TITLES[method]} (paper)"
+
+
+def paper_rows(names: Sequence[str]) -> tuple[list[str], bool]:
+    """Return the methods that `ReportOptions.paper` names, and whether it names the reward variants."""
+    known = list(paper_scores.returns())
+    for name in names:
+        if name not in (*known, "all", "variants"):
+            raise unknown("row of the paper", name, [*known, "all", "variants"])
+    return [name for name in known if name in names or "all" in names], "variants" in names
+
+
 def compute(study: Study, options: ReportOptions, notices: list[str]) -> Scores:
-    """Normalised scores, the tasks that they cover and the aggregate statistics."""
-    methods, _ = paper.select(options.paper)
-    own = [row for group in study.finetune if (row := _own(group, study.styles[group.label])).matrix.tasks]
-    unknown = sorted({task for group in study.finetune for task in group.scores()} - set(experts()))
-    if unknown:
-        notices.append(f"no expert score is known for {', '.join(unknown)}: shown raw, not in the aggregate statistics")
+    """Compute normalised scores, the tasks that they cover and the aggregate statistics."""
+    own = [row for group in study.finetune if (row := _own_row(group, study.styles[group.label])).matrix.tasks]
+    without_expert = sorted({task for group in study.finetune for task in group.scores()} - set(experts()))
+    if without_expert:
+        notices.append(
+            f"no expert score is known for {', '.join(without_expert)}: shown raw, excluded from the aggregate "
+            "statistics"
+        )
     covered = sorted({task for row in own for task in row.matrix.tasks} or experts(), key=task_place)
-    rows = [*own, *(_published(method, covered) for method in methods)]
+    rows = [*own, *(_paper_row(method, covered) for method in paper_rows(options.paper)[0])]
     result = Scores(sorted(rows, key=lambda row: place(row.method)))
     if result.rows:
-        _cover(result, options.tasks, notices)
+        _select_tasks(result, options.tasks, notices)
         result.coverage = _coverage(result)
         result.aggregates = {row.label: _aggregate(row, options) for row in result.rows}
     return result
 
 
 def task_place(task: str) -> tuple[int, str]:
-    """Sort key: the paper's order of tasks, then the others by name."""
+    """Sort key: tasks in the paper's order, then other tasks by name."""
     known = list(experts())
     return (known.index(task) if task in experts() else len(known), task)
 
 
-def _own(group: Group, style: Style) -> Row:
+def _own_row(group: RunGroup, style: Style) -> MethodScores:
     scores = group.scores()
     tasks = [task for task in sorted(scores, key=task_place) if task in experts()]
     cells = {task: [normalised(task, score) for score in scores[task]] for task in tasks}
-    return Row(group.label, group.method, matrix(cells), style)
+    return MethodScores(group.label, group.method, matrix(cells), style)
 
 
-def _published(method: str, tasks: Sequence[str]) -> Row:
-    label = paper.label(method)
-    means = {task: [normalised(task, paper.scores()[method][task].mean)] for task in tasks}
-    marker = styles([(label, method)])[label].marker
-    return Row(label, method, matrix(means), Style(COLOURS[method], marker, ":", hollow=True), published=True)
+def _paper_row(method: str, tasks: Sequence[str]) -> MethodScores:
+    label = paper_label(method)
+    means = {task: [normalised(task, paper_scores.returns()[method][task].mean)] for task in tasks}
+    style = Style(COLOURS[method], styles([(label, method)])[label].marker, ":", hollow=True)
+    return MethodScores(label, method, matrix(means), style, published=True)
 
 
-def _aggregate(row: Row, options: ReportOptions) -> dict[str, Estimate]:
-    """The paper's published statistics where the report covers all of its tasks, else those of its task means."""
-    if row.published and row.method in paper.statistics() and len(row.matrix.tasks) == len(experts()):
-        return {name: Estimate(value) for name, value in paper.statistics()[row.method].items()}
+def _aggregate(row: MethodScores, options: ReportOptions) -> dict[str, Estimate]:
+    """Return the paper's statistics if the report covers all its tasks; otherwise compute them."""
+    published = paper_scores.statistics()
+    if row.published and row.method in published and len(row.matrix.tasks) == len(experts()):
+        return {name: Estimate(value) for name, value in published[row.method].items()}
     return statistics.aggregate(row.matrix, options.bootstrap)
 
 
-def _cover(result: Scores, rule: str, notices: list[str]) -> None:
-    """Restrict every row to the tasks that all rows have, or say that rows cover different tasks."""
+def _select_tasks(result: Scores, rule: str, notices: list[str]) -> None:
+    """Restrict every row to the common tasks, or report that rows cover different tasks."""
     every = sorted({task for row in result.rows for task in row.matrix.tasks}, key=task_place)
     common = [task for task in every if all(task in row.matrix.tasks for row in result.rows)]
     if rule == "common" and common:
         for task in [task for task in every if task not in common]:
-            without = ", ".join(row.label for row in result.rows if task not in row.matrix.tasks)
+            missing = ", ".join(row.label for row in result.rows if task not in row.matrix.tasks)
             notices.append(
-                f"{task} is not in the aggregate statistics: no finished run of {without} (--tasks each keeps it)"
+                f"{task} is excluded from the aggregate statistics: no finished run of {missing} (--tasks each "
+                "includes it)"
             )
         result.rows = [replace(row, matrix=row.matrix.only(common)) for row in result.rows]
         result.tasks = tuple(common)
         return
     if len(common) < len(every):
-        reason = "as asked" if rule == "each" else "because no task is common to all"
-        notices.append(f"each row's aggregate statistics cover its own tasks, {reason}: rows are not comparable")
+        reason = "because of --tasks each" if rule == "each" else "because no task is common to all"
+        notices.append(f"the aggregate statistics of each row cover its own tasks, {reason}: rows are not comparable")
     result.tasks = tuple(every)
 
 
 def _coverage(result: Scores) -> str:
-    """Which tasks, and who has how many runs: one sentence for full grids, one for each row with holes."""
+    """List the tasks and the number of runs: one sentence for complete rows, one for each row with missing runs."""
     sentences, full = [], set()
     for row in result.own:
         counts = dict(zip(row.matrix.tasks, row.matrix.counts.tolist(), strict=True))
@@ -121,17 +144,19 @@ def _coverage(result: Scores) -> str:
         sentences.insert(0, f"{'The other' if sentences else 'All'} rows have {runs} run(s) in every task.")
     single = [row.label for row in result.own if row.matrix.counts.min() == 1 < row.matrix.counts.max()]
     if single:
-        sentences.append(f"The intervals of {', '.join(single)} leave out the spread of tasks with a single run.")
-    if any(row.matrix.counts.max() > 1 and row.matrix.counts.min() < FEW for row in result.own):
+        sentences.append(f"The intervals of {', '.join(single)} ignore the spread of tasks with a single run.")
+    if any(row.matrix.counts.max() > 1 and row.matrix.counts.min() < FEW_RUNS for row in result.own):
         sentences.append(
-            f"Intervals from fewer than {FEW} runs per task are too narrow: of three runs, a 95% interval holds the "
-            "true value in about 80% of experiments."
+            f"Intervals from fewer than {FEW_RUNS} runs per task are too narrow: with three runs, a 95% interval "
+            "contains the true value in about 80% of experiments."
         )
     return " ".join([f"Over {len(result.tasks)} task(s): {', '.join(result.tasks)}.", *sentences])
 
 
-def improvements(scores: Scores, options: ReportOptions, notices: list[str]) -> tuple[Row, list[tuple[Row, Estimate]]]:
-    """P(reference beats each other row) over their common tasks. The paper's rows have no runs to compare."""
+def improvements(
+    scores: Scores, options: ReportOptions, notices: list[str]
+) -> tuple[MethodScores, list[tuple[MethodScores, Estimate]]]:
+    """Return the reference row and its probability of improvement over each other row, on their common tasks."""
     reference = next((row for row in scores.own if row.method == options.reference), scores.own[0])
     if reference.method != options.reference and options.reference != ReportOptions.reference:
         notices.append(f"no finished runs of {options.reference}: {reference.label} is the reference instead")

@@ -1,30 +1,30 @@
-"""The sections of a report: which figures and tables each is made of."""
+"""The sections of a report and the figures, tables and media in each."""
 
 from __future__ import annotations
 
-import html
-from collections.abc import Callable
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any
 
-from cic.report import (
-    budgets,
-    curve_plots,
-    figures,
-    groups,
-    learning_curves,
-    paper,
-    plots,
-    score_tables,
-    scores,
-    tables,
-)
-from cic.report.appendix import differences_table, gallery, run_details, runs_table
-from cic.report.figures import Plot
+from cic.core.files import read_regular
+from cic.report import figures, score_tables, scores, tables
+from cic.report.figures import Plot, curve_plots, score_plots
+from cic.report.groups import RunGroup, Study
+from cic.report.learning_curves import Metrics
 from cic.report.options import ReportOptions
-from cic.report.page import figure_html
-from cic.report.tables import Table
-from cic.runs.contents import selection
+from cic.report.page import Medium, data_uri, figure_html, render, table_html
+from cic.report.scores import Scores
+from cic.report.tables import Table, count, number, rows
+from cic.runs.contents import PICTURES, pictures, selection
+from cic.runs.records import RunRecord, flatten
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 HEADINGS = {
     "aggregate": "Aggregate statistics",
@@ -38,66 +38,90 @@ HEADINGS = {
     "media": "Pictures and films",
     "runs": "Runs",
 }
+_DIFFER_BY_DESIGN = {"seed", "task", "domain", "objective", "pretrained", "pretrain_seed"}
+_CAPTIONS = {
+    "skills.png": "trajectory of each skill",
+    "starts.png": "the same skill from several initial states",
+    "filmstrip.png": "filmstrips, one row per skill",
+    "best.png": "filmstrips of the best skill for each task",
+    "skills": "film of the skills side by side",
+    "best": "film of the best skill for each task",
+    "film": "film of one episode with its running return",
+}
+"""Captions of the files that `cic skills` and `cic film` write; other files are captioned by their names."""
 
 
 @dataclass
 class Builder:
-    """What the sections share, and what they leave behind."""
+    """The inputs of all sections, and the parts and files that they have produced."""
 
     out: Path
     options: ReportOptions
-    study: groups.Study
-    scores: scores.Scores
-    loaded: learning_curves.Metrics
+    study: Study
+    scores: Scores
+    loaded: Metrics
     notices: list[str]
-    sections: dict[str, list[str]] = field(default_factory=dict)
+    parts: dict[str, list[Markup]] = field(default_factory=dict)
     figures: list[Path] = field(default_factory=list)
     tables: list[Path] = field(default_factory=list)
 
     def plot(self, section: str, plot: Plot | None) -> None:
         if plot is not None:
             self.figures += figures.save(plot, self.out / "figures", self.options.figures)
-            self.html(section, figure_html(plot, figures.svgs(plot), list(self.study.styles), HEADINGS[section]))
+            self.html(section, figure_html(plot, list(self.study.styles), HEADINGS[section]))
 
     def table(self, section: str, table: Table) -> None:
         if table.rows:
             self.tables += tables.write(table, self.out / "tables")
-            self.html(section, tables.to_html(table))
+            self.html(section, table_html(table))
 
-    def html(self, section: str, text: str) -> None:
-        if text:
-            self.sections.setdefault(section, []).append(text)
+    def html(self, section: str, part: Markup) -> None:
+        self.parts.setdefault(section, []).append(part)
+
+
+def facts(runs: Sequence[RunRecord], study: Study, scores: Scores) -> dict[str, str]:
+    """Return the numbers at the top of the page."""
+    states = Counter(run.state for run in runs)
+    found = {"Runs": str(len(runs))}
+    found |= {state.capitalize(): str(states[state]) for state in sorted(states)}
+    found["Methods"] = str(len({group.method for group in study.groups}))
+    if scores.tasks:
+        found["Tasks in the statistics"] = str(len(scores.tasks))
+    scales = sorted({run.scale for run in runs if run.scale})
+    return found | ({"Scale": ", ".join(scales)} if scales else {})
+
+
+# ---- results ---------------------------------------------------------------------------------------------------------
 
 
 def _aggregate(builder: Builder) -> None:
     if builder.scores.rows:
-        builder.plot("aggregate", plots.aggregate(builder.scores, builder.options))
+        builder.plot("aggregate", score_plots.aggregate(builder.scores, builder.options))
         builder.table("aggregate", score_tables.aggregate_table(builder.scores, builder.options))
 
 
 def _scores(builder: Builder) -> None:
     builder.table("scores", score_tables.raw_table(builder.study, builder.options))
-    if paper.select(builder.options.paper)[1]:
+    if scores.paper_rows(builder.options.paper)[1]:
         builder.table("scores", score_tables.variants_table(builder.study))
 
 
 def _curves(builder: Builder) -> None:
-    builder.plot(
-        "curves", curve_plots.sample_efficiency(builder.study, builder.loaded, builder.scores, builder.options)
-    )
+    plot = curve_plots.sample_efficiency(builder.study, builder.loaded, builder.scores, builder.options)
+    builder.plot("curves", plot)
     builder.plot("curves", curve_plots.finetuning(builder.study, builder.loaded))
 
 
 def _profile(builder: Builder) -> None:
     if builder.scores.own:
-        builder.plot("profile", plots.performance_profile(builder.scores, builder.options))
+        builder.plot("profile", score_plots.performance_profile(builder.scores, builder.options))
 
 
 def _improvement(builder: Builder) -> None:
     if len(builder.scores.own) > 1:
         reference, found = scores.improvements(builder.scores, builder.options, builder.notices)
         if found:
-            builder.plot("improvement", plots.improvement(reference, found))
+            builder.plot("improvement", score_plots.improvement(reference, found))
             builder.table("improvement", score_tables.improvement_table(reference, found))
 
 
@@ -110,40 +134,114 @@ def _selection(builder: Builder) -> None:
     found = []
     for group in builder.study.tuned:
         for run in group.runs:
-            tried, problem = selection(run)
+            trials, problem = selection(run)
             builder.notices += [problem] if problem else []
-            if tried is not None:
-                found.append((group, run.task, tried))
-    builder.plot("selection", plots.selection(builder.study, found))
+            if trials is not None:
+                found.append((group, run.task, trials))
+    builder.plot("selection", score_plots.selection(builder.study, found))
 
 
 def _others(builder: Builder) -> None:
-    """The tables once more for each other budget; its rows stand beside nothing that had more or less to spend."""
-    for index, (budget, rows) in enumerate(builder.study.others.items(), 1):
-        part = groups.Study(rows, styles=builder.study.styles, budget=budget)
-        options = replace(builder.options, paper=())
+    """Add the tables of each other budget, without rows of the paper."""
+    options = replace(builder.options, paper=())
+    for index, (budget, groups) in enumerate(builder.study.others.items(), 1):
+        part = Study(groups, styles=builder.study.styles, budget=budget)
         computed = scores.compute(part, options, [])
-        heading = ", ".join(budgets.words(budget))
-        builder.html("others", f"<h3>{html.escape(heading[:1].upper() + heading[1:])}</h3>")
-        if computed.rows:
-            builder.table("others", _renamed(score_tables.aggregate_table(computed, options), index, heading))
-        builder.table("others", _renamed(score_tables.raw_table(part, options), index, heading))
+        heading = ", ".join(budget.describe())
+        builder.html("others", render("heading.html", text=heading[:1].upper() + heading[1:]))
+        found = [score_tables.aggregate_table(computed, options)] if computed.rows else []
+        for table in (*found, score_tables.raw_table(part, options)):
+            name, title = f"{table.name}_budget_{index}", f"{table.title}, {heading}"
+            caption = f"{table.caption} Budget: {heading}."
+            builder.table("others", replace(table, name=name, title=title, caption=caption))
 
 
-def _renamed(table: Table, index: int, heading: str) -> Table:
-    name, title = f"{table.name}_budget_{index}", f"{table.title}, {heading}"
-    return replace(table, name=name, title=title, caption=f"{table.caption} Budget: {heading}.")
+# ---- appendix --------------------------------------------------------------------------------------------------------
 
 
 def _media(builder: Builder) -> None:
-    builder.html("media", gallery(builder.study, builder.options.media, builder.notices))
+    """Embed pictures and films up to the size limit, starting with the first run of every group."""
+    queues = [[(group, run, path) for run in group.runs for path in pictures(run)] for group in builder.study.groups]
+    waiting = [item for turn in zip_longest(*queues) for item in turn if item is not None]
+    items, room = [], builder.options.media * 1e6
+    for group, run, path in waiting:
+        try:
+            if path.stat().st_size > room:
+                continue
+            data = read_regular(path, int(room))
+        except OSError as error:
+            builder.notices.append(f"{run.name}: {path.name} cannot be read ({error.strerror})")
+            continue
+        items.append(_medium(group, run, path, data))
+        room -= len(data)
+    if len(items) < len(waiting):
+        builder.notices.append(
+            f"{len(waiting) - len(items)} of {len(waiting)} pictures and films do not fit in the page (see --media)"
+        )
+    if items:
+        builder.html("media", render("media.html", items=items, loop_films=False))
+
+
+def _medium(group: RunGroup, run: RunRecord, path: Path, data: bytes) -> Medium:
+    content = _CAPTIONS.get(path.name) or _CAPTIONS.get(path.stem, path.stem)
+    caption = f"{group.label}, {run.task or run.domain}, seed {run.seed}: {content}"
+    return Medium(caption, data_uri(PICTURES[path.suffix], data), path.name in ("filmstrip.png", "best.png"))
 
 
 def _runs(builder: Builder) -> None:
-    runs = [run for group in builder.study.groups for run in group.runs]
-    builder.table("runs", runs_table(builder.study))
-    builder.table("runs", differences_table(builder.study))
-    builder.html("runs", run_details(runs))
+    builder.table("runs", _runs_table(builder.study))
+    builder.table("runs", _differences_table(builder.study))
+    configs = [
+        (run.name, json.dumps(_provenance(run) | run.config, indent=1, ensure_ascii=False))
+        for group in builder.study.groups
+        for run in group.runs
+    ]
+    if configs:
+        builder.html("runs", render("run_configs.html", configs=configs))
+
+
+def _runs_table(study: Study) -> Table:
+    lines, records = [], []
+    for group in study.groups:
+        for run in group.runs:
+            task = run.task or run.domain
+            state = f"{run.state}: {shorten(run.message, 80)}" if run.message else run.state
+            score = number(run.score, 1) if run.kind == "finetune" else "–"
+            progress = f"{count(run.step)} of {count(run.steps)}"
+            lines.append([run.name, run.kind, group.label, task, str(run.seed), state, progress, score])
+            records.append(
+                {"run": run.name, "kind": run.kind, "method": group.label, "task": task, "seed": run.seed}
+                | {"scale": run.scale, "state": run.state, "step": run.step, "steps": run.steps, "return": run.score}
+            )
+    header = ("Run", "Kind", "Method", "Task", "Seed", "State", "Steps", "Return")
+    return Table("runs", "Runs", "All runs of this report.", header, rows(lines), words=True, records=records)
+
+
+def _differences_table(study: Study) -> Table:
+    """List each config key that has several values, with the groups that use each value."""
+    values: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+    for group in study.groups:
+        for run in group.runs:
+            for key, value in flatten(run.config).items():
+                if key not in _DIFFER_BY_DESIGN:
+                    values[f"{run.kind}: {key}"][json.dumps(value)][group.label] += 1
+    lines, records = [], []
+    for key, found in sorted(values.items()):
+        if len(found) < 2:
+            continue
+        for index, (value, labels) in enumerate(sorted(found.items())):
+            methods = ", ".join(f"{label} ({runs})" for label, runs in labels.items())
+            lines.append([key if index == 0 else "", value, methods])
+            records += [{"key": key, "value": value, "method": label, "runs": runs} for label, runs in labels.items()]
+    caption = "Config keys with more than one value, and the number of runs of each method with that value."
+    header = ("Key", "Value", "Methods (runs)")
+    return Table("config_differences", "Differences between configs", caption, header, rows(lines), 2, True, records)
+
+
+def _provenance(run: RunRecord) -> dict[str, Any]:
+    """Return the command and the package versions, if the run recorded them."""
+    versions = run.versions or ({"cic": run.version} if run.version else {})
+    return {key: value for key, value in (("command", run.command), ("versions", versions)) if value}
 
 
 SECTIONS: dict[str, Callable[[Builder], None]] = {

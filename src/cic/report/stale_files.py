@@ -1,7 +1,7 @@
-"""A report that is made again takes away what the last one left and this one did not make, and nothing else.
+"""Removal of figures and tables that an earlier report wrote and this one did not.
 
-`made.json` in the report's folder lists each figure and table with its checksum. A file goes only if it is listed and
-still as it was made; what a user put or changed there stays.
+`made.json` lists each written file with its checksum. A file is removed only if it is listed and unchanged, so files
+that a user added or edited stay.
 """
 
 from __future__ import annotations
@@ -16,42 +16,35 @@ from pathlib import Path
 from cic.core.files import read_regular
 
 NAME = "made.json"
-_OURS = re.compile(r"(figures|tables)/[a-z0-9_]+\.(png|pdf|csv|md|tex)")
-_BYTES = 200_000_000
+_REPORT_FILE = re.compile(r"(figures|tables)/[a-z0-9_]+\.(png|pdf|csv|md|tex)")
+_MAX_BYTES = 200_000_000
 
 
-def clear(out: Path, made: Iterable[Path]) -> None:
-    """Remove what an earlier report made and list what this one did."""
-    now = {path.relative_to(out).as_posix() for path in made}
-    for name, digest in _listed(out).items():
+def remove(out: Path, written: Iterable[Path]) -> None:
+    """Remove files of an earlier report that are not in `written`, and list the written files."""
+    current = {path.relative_to(out).as_posix() for path in written}
+    for name, checksum in _listed(out).items():
         path = out / name
-        if (
-            name not in now
-            and digest
-            and not path.is_symlink()
-            and not path.parent.is_symlink()
-            and _digest(path) == digest
-        ):
+        linked = path.is_symlink() or path.parent.is_symlink()
+        if name not in current and checksum and not linked and _checksum(path) == checksum:
             path.unlink()
-    listing = {name: _digest(out / name) for name in sorted(now)}
     draft = out / f"{NAME}.part"
-    draft.write_text(json.dumps(listing, indent=1) + "\n", encoding="utf-8")
+    draft.write_text(json.dumps({name: _checksum(out / name) for name in sorted(current)}, indent=1) + "\n", "utf-8")
     os.replace(draft, out / NAME)
 
 
 def _listed(out: Path) -> dict[str, str]:
-    """The earlier report's list; only names that a report can have made count."""
+    """Return the list of the earlier report, restricted to names that a report can have."""
     try:
-        listing = json.loads(read_regular(out / NAME, _BYTES))
+        listing = json.loads(read_regular(out / NAME, _MAX_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
-    if not isinstance(listing, dict):
-        return {}
-    return {name: digest for name, digest in listing.items() if _OURS.fullmatch(name) and isinstance(digest, str)}
+    items = listing.items() if isinstance(listing, dict) else ()
+    return {name: checksum for name, checksum in items if _REPORT_FILE.fullmatch(name) and isinstance(checksum, str)}
 
 
-def _digest(path: Path) -> str:
+def _checksum(path: Path) -> str:
     try:
-        return hashlib.sha256(read_regular(path, _BYTES)).hexdigest()
+        return hashlib.sha256(read_regular(path, _MAX_BYTES)).hexdigest()
     except OSError:
         return ""

@@ -1,14 +1,12 @@
-"""Returns → expert-normalised scores → aggregate statistics with stratified bootstrap intervals.
+"""Aggregate statistics of expert-normalised scores with stratified bootstrap intervals.
 
-The statistics are those of Agarwal et al. 2021 ("Deep RL at the edge of the statistical precipice"), as pure functions
-of a (runs × tasks) matrix. The bootstrap is that of their package rliable (each task resamples its own runs,
-percentiles), which a test compares; it is written here in numpy, all resamples at once, because rliable takes three
-seconds to import and draws one resample at a time. Two things differ:
+The statistics and the bootstrap (each task resamples its own runs, percentile intervals) are those of Agarwal et al.
+2021, "Deep RL at the edge of the statistical precipice". Tests compare them with the authors' package rliable, which
+takes three seconds to import and draws one resample at a time. Two things differ:
 
-- A matrix may have holes (NaN). Each task resamples the runs that it has, and keeps their number. Mean and median
-  weigh tasks equally; IQM, optimality gap and profile pool the runs, so a task with fewer runs counts less.
-- The seed of the resampling is an argument. rliable 1.2.0 takes a `random_state` and then draws from numpy's
-  global generator.
+- A matrix may have missing runs (NaN). Each task resamples the runs that it has. Mean and median weigh tasks equally;
+  IQM, optimality gap and profile pool the runs, so a task with fewer runs counts less.
+- The seed of the resampling is an argument. rliable 1.2.0 ignores its `random_state`.
 """
 
 from __future__ import annotations
@@ -26,13 +24,13 @@ from cic.core.paper_scores import experts
 
 FloatArray = npt.NDArray[np.float64]
 
-_AT_ONCE = 4_000_000  # numbers in one batch of resamples
+_CHUNK = 4_000_000  # numbers in one chunk of resamples
 
 STATISTICS = ("median", "iqm", "mean", "optimality_gap")
 
 
 class Estimate(NamedTuple):
-    """A statistic and its interval, which is NaN where one run per task leaves nothing to resample."""
+    """A statistic and its interval; the interval is NaN with one run per task."""
 
     value: float
     low: float = math.nan
@@ -49,14 +47,14 @@ class Band(NamedTuple):
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """How intervals are made."""
+    """Settings of the intervals."""
 
     reps: int = 2000
     """Resamples per interval."""
     confidence: float = 0.95
-    """How often the interval should hold the true value."""
+    """Coverage of the intervals."""
     seed: int = 0
-    """Seed of the resampling: the same runs give the same intervals."""
+    """Seed of the resampling."""
 
     def __post_init__(self) -> None:
         if self.reps < 1:
@@ -67,8 +65,7 @@ class Bootstrap:
 
 @dataclass(frozen=True)
 class Matrix:
-    """Scores, runs × tasks (× steps). A column's runs come first, NaN fills the rest: rows of different tasks are
-    different runs."""
+    """Scores, runs × tasks (× steps). Each column lists the runs of its task and ends with NaN where it has fewer."""
 
     tasks: tuple[str, ...]
     values: FloatArray
@@ -86,13 +83,13 @@ class Matrix:
 
 
 def matrix(scores: Mapping[str, Sequence[float]]) -> Matrix:
-    """{task: scores of its runs} → a matrix. Scores that are not finite are left out, and tasks without any."""
+    """Build a matrix from {task: scores of its runs}, without NaN or infinite scores and tasks that have no score."""
     columns = {task: [score for score in values if math.isfinite(score)] for task, values in scores.items()}
     return _pack({task: np.array(column, dtype=np.float64) for task, column in columns.items() if column}, ())
 
 
 def curve_matrix(curves: Mapping[str, Sequence[FloatArray]]) -> Matrix:
-    """{task: curves of its runs, all over the same steps} → runs × tasks × steps."""
+    """Build runs × tasks × steps from {task: curves of its runs}, all over the same steps."""
     columns = {task: np.stack(rows) for task, rows in curves.items() if len(rows)}
     shape = next(iter(columns.values())).shape[1:] if columns else (0,)
     return _pack(columns, shape)
@@ -106,19 +103,16 @@ def _pack(columns: Mapping[str, FloatArray], shape: tuple[int, ...]) -> Matrix:
     return Matrix(tuple(columns), values)
 
 
-# ---- scores ------------------------------------------------------------------------------------------------------
-
-
 def normalised(task: str, score: float) -> float:
-    """Score as a fraction of the expert's; NaN for a task without one."""
+    """Return the score as a fraction of the expert's; NaN for a task without an expert score."""
     return score / experts().get(task, math.nan)
 
 
-# ---- statistics of one matrix: (B, runs, tasks, …) → (B, values), B resamples with the same holes -------------------
+# ---- statistics of one matrix: (B, runs, tasks, …) → (B, values), for B resamples with the same missing runs ---------
 
 
 def aggregates(scores: FloatArray) -> FloatArray:
-    """[median, IQM, mean, optimality gap] of runs × tasks: rliable's four metrics, holes allowed."""
+    """Return [median, IQM, mean, optimality gap] of runs × tasks; runs may be missing."""
     present = np.isfinite(scores[0])
     means = scores.sum(axis=1, where=present) / present.sum(axis=0)  # (B, tasks)
     pool = scores[:, present]
@@ -127,7 +121,7 @@ def aggregates(scores: FloatArray) -> FloatArray:
 
 
 def iqm(pool: FloatArray) -> FloatArray:
-    """Mean of the middle half of the second axis."""
+    """Return the mean of the middle half of the second axis."""
     size = pool.shape[1]
     cut = size // 4
     middle: FloatArray = np.sort(pool, axis=1)[:, cut : size - cut].mean(axis=1)
@@ -135,13 +129,13 @@ def iqm(pool: FloatArray) -> FloatArray:
 
 
 def aggregate(scores: Matrix, bootstrap: Bootstrap) -> dict[str, Estimate]:
-    """Each of `STATISTICS` with its interval."""
+    """Return each of `STATISTICS` with its interval."""
     band = _estimate(aggregates, [scores], bootstrap)
     return {name: _at(band, index) for index, name in enumerate(STATISTICS)}
 
 
 def profile(scores: Matrix, thresholds: FloatArray, bootstrap: Bootstrap) -> Band:
-    """Fraction of runs with a score above each threshold."""
+    """Return the fraction of runs with a score above each threshold."""
 
     def above(values: FloatArray) -> FloatArray:
         pool = values[:, np.isfinite(values[0])]
@@ -151,7 +145,7 @@ def profile(scores: Matrix, thresholds: FloatArray, bootstrap: Bootstrap) -> Ban
 
 
 def efficiency(curves: Matrix, bootstrap: Bootstrap) -> Band:
-    """IQM at each step, from runs × tasks × steps."""
+    """Return the IQM at each step of runs × tasks × steps."""
 
     def along(values: FloatArray) -> FloatArray:
         return iqm(values[:, np.isfinite(values[0]).all(axis=2)])
@@ -163,13 +157,13 @@ def efficiency(curves: Matrix, bootstrap: Bootstrap) -> Band:
 
 
 def improvement(a: Matrix, b: Matrix, bootstrap: Bootstrap) -> Estimate:
-    """P(a run of A beats a run of B), averaged over tasks; ties count half (Mann–Whitney's U)."""
+    """Return P(run of A > run of B), averaged over tasks; ties count half (Mann–Whitney's U)."""
     a, b = _same_tasks(a, b)
     pairs = a.counts * b.counts
 
     def probability(x: FloatArray, y: FloatArray) -> FloatArray:
         x, y = x[:, :, None], y[:, None]  # (B, runs of A, runs of B, tasks)
-        wins = (x > y).sum(axis=(1, 2)) + 0.5 * (x == y).sum(axis=(1, 2))  # NaN beats nothing
+        wins = (x > y).sum(axis=(1, 2)) + 0.5 * (x == y).sum(axis=(1, 2))  # comparisons with NaN are false
         chance: FloatArray = (wins / pairs).mean(axis=1, keepdims=True)
         return chance
 
@@ -177,23 +171,25 @@ def improvement(a: Matrix, b: Matrix, bootstrap: Bootstrap) -> Estimate:
 
 
 def difference(a: Matrix, b: Matrix, bootstrap: Bootstrap) -> dict[str, Estimate]:
-    """A − B of each of `STATISTICS`, both groups resampled."""
+    """Return A − B for each of `STATISTICS`, with both groups resampled."""
     a, b = _same_tasks(a, b)
     band = _estimate(lambda x, y: aggregates(x) - aggregates(y), [a, b], bootstrap)
     return {name: _at(band, index) for index, name in enumerate(STATISTICS)}
 
 
 def order(groups: Sequence[Matrix], reference: Sequence[float], bootstrap: Bootstrap) -> Estimate:
-    """Spearman's rank correlation of the groups' means over their tasks with given numbers; NaN below three groups.
+    """Return Spearman's rank correlation of the groups' mean scores with `reference`; NaN below three groups.
 
-    The interval resamples runs: it says how sure this order is, not how it would be with other methods.
+    The interval comes from resampled runs. It does not cover the choice of methods.
     """
+    from scipy.stats import rankdata  # slow to import
+
     if len(groups) < 3:
         return Estimate(math.nan)
-    wanted = _ranks(np.array(reference, np.float64))
+    wanted = rankdata(reference)
 
     def correlation(*scores: FloatArray) -> FloatArray:
-        found = _ranks(np.stack([aggregates(each)[:, STATISTICS.index("mean")] for each in scores], axis=1))
+        found = rankdata([aggregates(each)[:, STATISTICS.index("mean")] for each in scores], axis=0).T
         a, b = (ranks - ranks.mean(axis=-1, keepdims=True) for ranks in (found, wanted))
         spread = np.sqrt((a * a).sum(axis=-1) * (b * b).sum(axis=-1))
         rho: FloatArray = (a * b).sum(axis=-1) / np.where(spread, spread, np.inf)
@@ -202,16 +198,8 @@ def order(groups: Sequence[Matrix], reference: Sequence[float], bootstrap: Boots
     return _at(_estimate(correlation, groups, bootstrap), 0)
 
 
-def _ranks(values: FloatArray) -> FloatArray:
-    """Of the last axis, from 0; equals share the mean of theirs."""
-    below = (values[..., :, None] > values[..., None, :]).sum(axis=-1)
-    not_above = (values[..., :, None] >= values[..., None, :]).sum(axis=-1)
-    ranks: FloatArray = (below + not_above - 1) / 2
-    return ranks
-
-
 def standard_error(values: Sequence[float] | FloatArray) -> float:
-    """Of the mean; NaN for a single value."""
+    """Return the standard error of the mean; NaN for a single value."""
     count = len(values)
     return float(np.std(values, ddof=1)) / math.sqrt(count) if count > 1 else math.nan
 
@@ -227,17 +215,17 @@ def _same_tasks(a: Matrix, b: Matrix) -> tuple[Matrix, Matrix]:
 
 
 def _estimate(statistic: Callable[..., FloatArray], groups: Sequence[Matrix], bootstrap: Bootstrap) -> Band:
-    """The statistic and its interval; no interval if a group has but one run of each task."""
+    """Return the statistic and its interval; no interval if a group has only one run of each task."""
     for group in groups:
         if not group.tasks or not group.counts.all():
             raise UserError("a statistic needs at least one run in each task")
     value = statistic(*(group.values[None] for group in groups))[0]
     if min(group.counts.max() for group in groups) < 2:
-        nothing = np.full_like(value, np.nan)
-        return Band(value, nothing, nothing)
+        missing = np.full_like(value, np.nan)
+        return Band(value, missing, missing)
     rng = np.random.default_rng(bootstrap.seed)
-    many = max(1, _AT_ONCE // (groups[0].values.size * len(groups[-1].values)))
-    sizes = [min(many, bootstrap.reps - start) for start in range(0, bootstrap.reps, many)]
+    most = max(1, _CHUNK // (groups[0].values.size * len(groups[-1].values)))
+    sizes = [min(most, bootstrap.reps - start) for start in range(0, bootstrap.reps, most)]
     drawn = np.concatenate([statistic(*(_resample(group, size, rng) for group in groups)) for size in sizes])
     tail = (1 - bootstrap.confidence) / 2
     low, high = np.quantile(drawn, [tail, 1 - tail], axis=0)
@@ -245,7 +233,7 @@ def _estimate(statistic: Callable[..., FloatArray], groups: Sequence[Matrix], bo
 
 
 def _resample(group: Matrix, size: int, rng: np.random.Generator) -> FloatArray:
-    """`size` matrices (size, runs, tasks, …). Whole runs are drawn, so a curve stays one run's curve; holes stay."""
+    """Draw `size` matrices (size, runs, tasks, …) of whole runs; missing runs stay missing."""
     runs, tasks = group.values.shape[:2]
     drawn = (rng.random((size, runs, tasks)) * group.counts).astype(np.intp)
     place = np.arange(runs)[:, None]

@@ -1,4 +1,4 @@
-"""A table for people (HTML, Markdown, LaTeX) and for programs (CSV, one number per field)."""
+"""Tables as CSV, Markdown, LaTeX and HTML, and the text of their cells."""
 
 from __future__ import annotations
 
@@ -16,13 +16,6 @@ _FORMULA = re.compile(r"\s*[=+\-@]|\t")
 _NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?")
 _LATEX = {
     "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "±": r"$\pm$",
@@ -33,7 +26,7 @@ _LATEX = {
     "↓": r"$\downarrow$",
     "<": r"\textless{}",
     ">": r"\textgreater{}",
-}
+} | {letter: f"\\{letter}" for letter in "&%$#_{}"}
 
 
 @dataclass(frozen=True)
@@ -44,7 +37,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text in fixed columns. A row whose first cell is empty continues the block above it."""
+    """Rows of text in fixed columns. A row whose first cell is empty belongs to the block above it."""
 
     name: str
     title: str
@@ -52,33 +45,29 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     heads: int = 1
-    """How many leading columns name the row."""
+    """Number of leading columns that identify the row."""
     words: bool = False
-    """Cells are text: aligned left, the last one wrapped."""
+    """Whether cells are text: left-aligned, with a wrapped last column."""
     records: Sequence[Mapping[str, Any]] = field(default=())
-    """The same as data: one dict per number, written as CSV."""
-
-
-def cell(value: str | Cell) -> Cell:
-    return value if isinstance(value, Cell) else Cell(value)
+    """The same content as data, one dict per number; written as CSV."""
 
 
 def rows(lines: Sequence[Sequence[str | Cell]]) -> tuple[tuple[Cell, ...], ...]:
-    return tuple(tuple(cell(value) for value in line) for line in lines)
+    return tuple(tuple(value if isinstance(value, Cell) else Cell(value) for value in line) for line in lines)
 
 
 def write(table: Table, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for ending, text in (("csv", to_csv(table)), ("md", to_markdown(table)), ("tex", to_latex(table))):
-        path = folder / f"{table.name}.{ending}"
+    for suffix, text in (("csv", to_csv(table)), ("md", to_markdown(table)), ("tex", to_latex(table))):
+        path = folder / f"{table.name}.{suffix}"
         path.write_text(text, encoding="utf-8", errors="replace")
         written.append(path)
     return written
 
 
 def to_csv(table: Table) -> str:
-    """Full precision; an absent number is an empty field."""
+    """Return the records with full precision; a missing number is an empty field."""
     if not table.records:
         return ""
     buffer = io.StringIO()
@@ -100,7 +89,7 @@ def to_markdown(table: Table) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """A `table` with booktabs rules; needs \\usepackage{booktabs,graphicx}."""
+    """Return a `table` environment; it needs \\usepackage{booktabs,graphicx}."""
     align = "l" * table.heads + "c" * (len(table.columns) - table.heads)
     lines = [
         r"\begin{table}[t]",
@@ -119,35 +108,8 @@ def to_latex(table: Table) -> str:
     return "\n".join([*lines, r"\end{table}", ""])
 
 
-def to_html(table: Table) -> str:
-    heading, words = ' class="head"', ' class="text"' if table.words else ""
-    head = "".join(
-        f'<th scope="col"{heading if index < table.heads else ""}>{html.escape(column)}</th>'
-        for index, column in enumerate(table.columns)
-    )
-    body = []
-    for row in table.rows:
-        cells = [_html_cell(c, index < table.heads) for index, c in enumerate(row)]
-        block = ' class="block"' if table.heads > 1 and row[0].text else ""
-        body.append(f"<tr{block}>{''.join(cells)}</tr>")
-    label, caption = html.escape(table.title), html.escape(table.caption)
-    return (
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{label}, table">'
-        f'<table id="table-{table.name}"{words} aria-label="{label}" aria-describedby="caption-{table.name}">'
-        f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
-        f'<p class="caption" id="caption-{table.name}">{caption}</p>'
-    )
-
-
-def _html_cell(c: Cell, head: bool) -> str:
-    text = html.escape(c.text)
-    if head:
-        return f'<th scope="row">{text}</th>' if c.text else "<td></td>"
-    return f"<td><strong>{text}</strong></td>" if c.best else f"<td>{text}</td>"
-
-
 def markdown(text: str) -> str:
-    """Text that a Markdown reader shows and does not act on: no HTML, no link, no new cell or line."""
+    """Escape HTML, links, cell separators and line breaks."""
     plain = html.escape(" ".join(text.splitlines()), quote=False).replace("&gt;", ">")
     return plain.replace("\\", "\\\\").replace("|", "\\|").replace("](", "]\\(").replace("`", "\\`")
 
@@ -156,23 +118,45 @@ def latex(text: str) -> str:
     return "".join(_LATEX.get(letter, letter) for letter in text)
 
 
-def many(count: int, thing: str) -> str:
-    """ "1 run", "4 runs"."""
-    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
-
-
-def number(value: float, digits: int = 2) -> str:
-    """A minus sign instead of a hyphen; "–" for what is not there."""
-    if not math.isfinite(value):
-        return "–"
-    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")  # + 0.0 turns −0 into 0
-
-
 def _csv_cell(value: Any) -> Any:
-    """Text in one line; what a spreadsheet would take for a formula gets an apostrophe before it."""
+    """Put text on one line; an apostrophe keeps a spreadsheet from reading it as a formula."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return ""
     if not isinstance(value, str):
         return value
     line = " ".join(value.splitlines())
     return f"'{line}" if _FORMULA.match(line) and not _NUMBER.fullmatch(line) else line
+
+
+# ---- text of cells ---------------------------------------------------------------------------------------------------
+
+
+def number(value: float, digits: int = 2) -> str:
+    """Format with a minus sign instead of a hyphen; a missing number is "–"."""
+    if not math.isfinite(value):
+        return "–"
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")  # + 0.0 turns −0 into 0
+
+
+def interval(estimate: tuple[float, float, float], digits: int = 2) -> str:
+    """Format an estimate as "0.50 [0.45, 0.55]"; without the interval where there is none."""
+    value, low, high = (number(part, digits) for part in estimate)
+    return f"{value} [{low}, {high}]" if math.isfinite(estimate[1]) else value
+
+
+def count(number: float) -> str:
+    """100000 → "100k"."""
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if abs(number) >= size:
+            return f"{number / size:.4g}{letter}"
+    return f"{number:.4g}"
+
+
+def many(count: int, thing: str) -> str:
+    """Return "1 run" or "4 runs"."""
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
+def words(name: str) -> str:
+    """reach_top_left → Reach top left; an ID of another library stays unchanged."""
+    return name if ":" in name else name.replace("_", " ").capitalize()

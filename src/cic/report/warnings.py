@@ -1,4 +1,4 @@
-"""What deserves a word before anyone believes the numbers: twins, unfinished runs, unequal budgets, diverged runs."""
+"""Warnings about the runs of a report: duplicates, unfinished runs, diverged runs, different budgets."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from cic.report.budgets import KEYS
-from cic.report.groups import Group, settings
+from cic.report.groups import BUDGET_KEYS, RunGroup, settings
 from cic.runs.records import RunRecord
 
 _SHOWN = 5
 _STATES = {
-    "starting": "just starting",
-    "running": "still going on, unless killed",
-    "dead": "killed while going on (`cic runs` says how to continue)",
+    "starting": "starting",
+    "running": "in progress, unless killed",
+    "dead": "killed while in progress (`cic runs` shows how to resume)",
     "interrupted": "interrupted",
     "failed": "failed",
-    "unknown": "of unknown state (no readable status.json or result.json)",
+    "unknown": "in an unknown state (no readable status.json or result.json)",
 }
 
 
-def without_twins(runs: Sequence[RunRecord], notices: list[str]) -> list[RunRecord]:
-    """Two runs of one config are one experiment: counting both would make the intervals too narrow."""
+def without_duplicates(runs: Sequence[RunRecord], notices: list[str]) -> list[RunRecord]:
+    """Keep one of several runs with the same config: counting all of them makes the intervals too narrow."""
     families: dict[str, list[RunRecord]] = defaultdict(list)
     for run in runs:
-        families[json.dumps([*_setup(run), _origin(run), settings(run)], sort_keys=True)].append(run)
+        setup = [run.kind, run.method, run.task, run.domain, run.seed, run.scale, run.steps, run.pretrain_steps]
+        source = run.config.get("pretrain_seed", run.config.get("pretrained"))
+        families[json.dumps([*setup, source, settings(run)], sort_keys=True)].append(run)
     kept = []
     for family in families.values():
         best = max(family, key=lambda run: (run.finished, run.step, run.updated))
@@ -38,8 +39,8 @@ def without_twins(runs: Sequence[RunRecord], notices: list[str]) -> list[RunReco
     return sorted(kept, key=lambda run: run.name)
 
 
-def same_seeds(groups: Sequence[Group], notices: list[str]) -> None:
-    """Within a row, a seed that comes again is another experiment (another checkpoint), but seldom what was meant."""
+def same_seeds(groups: Sequence[RunGroup], notices: list[str]) -> None:
+    """Warn about runs of one row that share a seed but started from different checkpoints."""
     for group in groups:
         families: dict[tuple[Any, ...], list[RunRecord]] = defaultdict(list)
         for run in group.runs:
@@ -47,47 +48,41 @@ def same_seeds(groups: Sequence[Group], notices: list[str]) -> None:
         for (task, domain, seed), family in families.items():
             if len(family) > 1:
                 what = f"{group.label}, {task or domain}, seed {seed}"
-                notices.append(f"same seed: {_names(family)} are all {what}, started differently; all of them count")
+                notices.append(
+                    f"same seed: {_names(family)} are all {what}, from different checkpoints; all of them count"
+                )
 
 
 def states(runs: Sequence[RunRecord], notices: list[str]) -> None:
-    """Which runs have no score, and why."""
+    """List the runs that have no score, by reason."""
     for state in dict.fromkeys([*_STATES, *sorted({run.state for run in runs if not run.finished})]):
         found = [run for run in runs if run.state == state and not run.finished]
         if found:
             meaning = _STATES.get(state, f'in state "{state}"')
             notices.append(
-                f"{len(found)} run(s) {meaning}, which count in the curves but not in the scores: {_names(found)}"
+                f"{len(found)} run(s) {meaning}, included in the curves but not in the scores: {_names(found)}"
             )
     lost = [run for run in runs if run.kind == "finetune" and run.finished and not math.isfinite(run.score)]
     if lost:
-        flattered = ", ".join(sorted({run.title for run in lost}))
+        methods = ", ".join(sorted({run.title for run in lost}))
         notices.append(
-            f"{len(lost)} finished run(s) whose return is not a number are left out, which flatters {flattered}: "
-            f"{_names(lost)}"
+            f"{len(lost)} finished run(s) with a NaN or infinite return are excluded, so the scores of {methods} are "
+            f"too high: {_names(lost)}"
         )
 
 
-def budgets(groups: Sequence[Group], notices: list[str]) -> None:
-    """Rows that were not run alike stand side by side all the same; the reader must know."""
-    for key in KEYS:
+def budgets(groups: Sequence[RunGroup], notices: list[str]) -> None:
+    """Warn if rows of one table have different budgets."""
+    for key in BUDGET_KEYS:
         rows: dict[str, list[str]] = defaultdict(list)
         for group in groups:
             values = Counter(str(run.config.get(key)) for run in group.runs)
             if key == "pretrain_steps" and set(values) <= {"0", "None"}:
-                continue  # from scratch: nothing to be equal to
+                continue  # from scratch
             rows[" and ".join(sorted(values))].append(group.label)
         if len(rows) > 1:
             parts = "; ".join(f"{value}: {', '.join(labels)}" for value, labels in rows.items())
             notices.append(f"rows differ in {key}, so compare them with care ({parts})")
-
-
-def _setup(run: RunRecord) -> list[Any]:
-    return [run.kind, run.method, run.task, run.domain, run.seed, run.scale, run.steps, run.pretrain_steps]
-
-
-def _origin(run: RunRecord) -> Any:
-    return run.config.get("pretrain_seed", run.config.get("pretrained"))
 
 
 def _names(runs: Sequence[RunRecord]) -> str:
@@ -95,6 +90,6 @@ def _names(runs: Sequence[RunRecord]) -> str:
 
 
 def _name(run: RunRecord) -> str:
-    """With its message, or when a run that may have been killed last gave a sign of life."""
+    """Return the name with the run's message, or the time of its last write if it may have been killed."""
     remark = run.message or (f"last written {run.updated}" if run.state == "running" and run.updated else "")
     return f"{run.name} ({remark})" if remark else run.name

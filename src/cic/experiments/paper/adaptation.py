@@ -21,8 +21,8 @@ from cic.experiments.base import (
     tasks_of,
 )
 from cic.experiments.paper_figures import dots_panel, listed, mean_text, styles
-from cic.report.curve_plots import task_title
 from cic.report.figures import Plot
+from cic.report.figures.curve_plots import task_title
 from cic.report.tables import Table, rows
 
 SEARCHES = {"grid": "grid sweep", "random": "random", "cem": "CEM", "cma": "CMA-ES", "fixed": "fixed"}

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from cic.experiments.base import Found, Outcome, register
 from cic.experiments.urlb import URLBExperiment, gaps, study
-from cic.report import curve_plots, scores
-from cic.report.budgets import count
-from cic.report.figures import Plot
+from cic.report import scores
+from cic.report.figures import Plot, curve_plots
 from cic.report.learning_curves import curve, normalised_series
 from cic.report.options import ReportOptions
+from cic.report.tables import count
 from cic.runs.records import split_task
 
 

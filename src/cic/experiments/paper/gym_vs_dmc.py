@@ -6,8 +6,8 @@ from cic.core.paper_scores import TITLES
 from cic.experiments.base import Experiment, Found, Outcome, Planned, Setup, by_scale, pretrain, register
 from cic.experiments.paper_figures import legend, listed, mean_text, styles
 from cic.experiments.zero_shot import at_the_end, zero_shot
-from cic.report.curve_plots import curve_panel
 from cic.report.figures import Plot
+from cic.report.figures.curve_plots import curve_panel
 from cic.report.learning_curves import curve
 
 GYM, DMC = "gymnasium:Hopper-v5", "hopper"

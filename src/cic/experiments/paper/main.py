@@ -7,7 +7,8 @@ from dataclasses import replace
 from cic.experiments.base import Found, Outcome, register
 from cic.experiments.paper_figures import listed
 from cic.experiments.urlb import URLBExperiment, gaps, study
-from cic.report import plots, score_tables, scores
+from cic.report import score_tables, scores
+from cic.report.figures import score_plots
 from cic.report.options import ReportOptions
 from cic.report.tables import number
 
@@ -27,7 +28,7 @@ class Main(URLBExperiment):
         options = ReportOptions(paper=("all",))
         grouped = study(found)
         computed = scores.compute(grouped, options, found.notices)
-        plot = plots.aggregate(computed, options)
+        plot = score_plots.aggregate(computed, options)
         caption = f"{plot.caption} Open markers: the paper's numbers.{gaps(found)}"
         order = score_tables.order_table(computed, options)
         tables = (

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from cic.core import paper_scores
 from cic.experiments.base import (
     Experiment,
     Found,
@@ -19,11 +20,9 @@ from cic.experiments.base import (
     register,
 )
 from cic.experiments.paper_figures import PAPER, PAPER_STYLE, dots_panel, listed, mean_text, styles
-from cic.report import paper
 from cic.report.figures import Plot
-from cic.report.score_tables import words
 from cic.report.statistics import normalised
-from cic.report.tables import Table, number, rows
+from cic.report.tables import Table, number, rows, words
 
 
 @register
@@ -53,7 +52,7 @@ class Rewards(Experiment):
 
     def outcome(self, found: Found) -> Outcome:
         domains = list(dict.fromkeys(member.domain for member in found.members))
-        published = paper.reward_variants()
+        published = paper_scores.reward_variants()
         scores: dict[str, dict[str, list[float]]] = {domain: {} for domain in domains}
         data = []
         for domain in domains:
@@ -89,7 +88,7 @@ class Rewards(Experiment):
 
     def _table(self, scores: dict[str, dict[str, list[float]]], means: dict[str, list[float]]) -> Table:
         """The paper's table, its rows beside ours."""
-        published = paper.reward_variants()
+        published = paper_scores.reward_variants()
         lines, records = [], []
         for domain in [*scores, "mean"]:
             ours = {

@@ -23,8 +23,7 @@ from cic.experiments.behaviour import (
 from cic.experiments.measuring import FOLDER
 from cic.experiments.paper_figures import listed, picture_panel
 from cic.report.figures import Plot
-from cic.report.score_tables import words
-from cic.report.tables import Table, rows
+from cic.report.tables import Table, rows, words
 
 SKILLS, STARTS, STEPS = by_scale(3, 32, 64), by_scale(1, 2, 3), by_scale(50, 1_000, 1_000)
 FILM = by_scale(40, 400, 400)

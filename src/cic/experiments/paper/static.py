@@ -15,8 +15,7 @@ from cic.experiments.behaviour import act, filmstrip, read_picture, save_picture
 from cic.experiments.measuring import FOLDER
 from cic.experiments.paper_figures import dots_panel, mean_text, picture_panel, styles
 from cic.report.figures import Panel, Plot
-from cic.report.score_tables import words
-from cic.report.tables import Table, rows
+from cic.report.tables import Table, rows, words
 from cic.runs.folder import Run
 
 MOTIONS = {"pose": "Change of pose (rad/s)", "speed": "Way of the body (m/s)"}

@@ -13,8 +13,7 @@ from cic.experiments.behaviour import act
 from cic.experiments.paper_figures import mean_text, styles
 from cic.report.figures import Panel, Plot
 from cic.report.learning_curves import curve
-from cic.report.score_tables import words
-from cic.report.tables import many
+from cic.report.tables import many, words
 from cic.runs.contents import Series
 
 if TYPE_CHECKING:

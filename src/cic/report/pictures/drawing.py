@@ -18,7 +18,7 @@ from cic.envs.base import VectorEnv
 from cic.envs.catalogue import Quantity, View
 from cic.report.pictures.choosing import Order, Shown
 from cic.report.pictures.directions import directions
-from cic.report.style import FIGURE
+from cic.report.figures.style import RC_PARAMS as FIGURE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

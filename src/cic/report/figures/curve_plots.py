@@ -1,4 +1,4 @@
-"""The figures of curves: finetuning and pre-training against environment steps, one line per group of runs."""
+"""Learning curves of finetuning and pre-training, one line per group of runs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cic.core.paper_scores import experts
-from cic.report.budgets import count
-from cic.report.figures import Panel, Plot
-from cic.report.groups import Group, Study
+from cic.report.figures.plot import Panel, Plot
+from cic.report.figures.style import Style
+from cic.report.groups import RunGroup, Study
 from cic.report.learning_curves import Curve, Metrics, curve, efficiency, normalised_series, task_series
 from cic.report.options import ReportOptions
-from cic.report.score_tables import words
 from cic.report.scores import Scores, task_place
 from cic.report.statistics import Band
-from cic.report.style import Style
+from cic.report.tables import count, words
 from cic.runs.contents import FloatArray, Series
 from cic.runs.records import split_task
 
@@ -28,7 +27,7 @@ Line = tuple[str, Style, Curve]
 
 
 def sample_efficiency(study: Study, loaded: Metrics, scores: Scores, options: ReportOptions) -> Plot | None:
-    """The paper's curves: normalised score against finetuning steps, over all tasks and by domain."""
+    """Return normalised score against finetuning steps, over all tasks and by domain."""
     overall = [
         (group, found)
         for group in study.finetune
@@ -53,7 +52,7 @@ def sample_efficiency(study: Study, loaded: Metrics, scores: Scores, options: Re
 
 
 def finetuning(study: Study, loaded: Metrics) -> Plot | None:
-    """Evaluation return against steps, a panel per task."""
+    """Return evaluation return against steps, one panel per task."""
     tasks = sorted({run.task for group in study.tuned for run in group.runs}, key=task_place)
     panels, shown = [], set()
     for task in tasks:
@@ -61,14 +60,12 @@ def finetuning(study: Study, loaded: Metrics) -> Plot | None:
         if lines:
             panels.append(curve_panel(task_title(task), lines, "Steps", "Return"))
             shown |= {label for label, _, _ in lines}
-    caption = (
-        "Mean evaluation return ± standard error over runs. A thin line goes on where only some runs have got so far."
-    )
+    caption = "Mean evaluation return ± standard error over runs. Thin: only some runs have reached the step."
     return _curve_plot("finetuning", "Finetuning by task", caption, panels, study, shown)
 
 
 def zero_shot(study: Study, loaded: Metrics) -> Plot | None:
-    """What pre-training's random skills earn on each task, though no reward is ever shown to them."""
+    """Return the task returns of random skills during pre-training, which uses no task reward."""
     keys: dict[tuple[str, str], str] = {}  # (domain, task) → key
     for group in study.pretrain:
         for run in group.runs:
@@ -84,7 +81,7 @@ def zero_shot(study: Study, loaded: Metrics) -> Plot | None:
         panels.append(curve_panel(f"{words(domain)}: {words(task).lower()}", lines, "Steps", "Return"))
         shown |= {label for label, _, _ in lines}
     caption = (
-        "Pre-training: return of random skills on tasks that the agent never sees, mean ± standard error over runs."
+        "Pre-training: return of random skills on tasks whose reward is not used, mean ± standard error over runs."
     )
     return _curve_plot("zero_shot", "Zero-shot return in pre-training", caption, panels, study, shown)
 
@@ -99,7 +96,7 @@ DIAGNOSTICS = {
 
 
 def diagnostics(study: Study, loaded: Metrics) -> Plot | None:
-    """Signs of life and of collapse, a panel per quantity and domain."""
+    """Return the diagnostics of pre-training, one panel per quantity and domain."""
     domains = sorted({run.domain for group in study.pretrain for run in group.runs}, key=_domain_place)
     panels, shown = [], set()
     for key, heading in DIAGNOSTICS.items():
@@ -112,17 +109,17 @@ def diagnostics(study: Study, loaded: Metrics) -> Plot | None:
             base = chance if key == "skill/accuracy" else []
             panels.append(curve_panel(f"{words(domain)}: {heading.lower()}", lines, "Steps", "", base))
             shown |= {label for label, _, _ in lines}
-    caption = "Pre-training: mean ± standard error over runs. Dotted: what guessing the skill would score."
+    caption = "Pre-training: mean ± standard error over runs. Dotted: accuracy at chance level."
     plot = _curve_plot("diagnostics", "Pre-training diagnostics", caption, panels, study, shown)
     return plot and replace(plot, columns=len(domains) if len(domains) in (2, 3) else 3, cell=(2.33, 1.6))
 
 
-def _inside(group: Group, domain: str) -> Group:
-    return Group(group.label, group.method, tuple(run for run in group.runs if run.domain == domain))
+def _inside(group: RunGroup, domain: str) -> RunGroup:
+    return RunGroup(group.label, group.method, tuple(run for run in group.runs if run.domain == domain))
 
 
 def _domain_place(domain: str) -> tuple[int, str]:
-    """Sort key: the paper's order of domains, then the others by name."""
+    """Sort key: domains in the paper's order, then other domains by name."""
     known = list(dict.fromkeys(split_task(task)[0] for task in experts()))
     return (known.index(domain) if domain in known else len(known), domain)
 
@@ -136,13 +133,13 @@ def _curve_plot(
     return Plot(name, heading, caption, tuple(panels), legend)
 
 
-def _lines(study: Study, groups: Iterable[tuple[Group, list[Series]]]) -> list[Line]:
+def _lines(study: Study, groups: Iterable[tuple[RunGroup, list[Series]]]) -> list[Line]:
     found = [(group.label, study.styles[group.label], curve(series)) for group, series in groups]
     return [(label, style, line) for label, style, line in found if line is not None]
 
 
 def curve_panel(heading: str, lines: Sequence[Line], x: str, y: str, base: Sequence[Line] = ()) -> Panel:
-    """Mean ± standard error of each line; `base` are dotted lines to compare with."""
+    """Return mean ± standard error of each line; `base` are dotted reference lines."""
 
     def draw(axes: Axes, first: bool) -> None:
         for index, (_label, style, line) in enumerate(lines):
@@ -182,6 +179,6 @@ def draw_band(axes: Axes, x: FloatArray, band: Band, style: Style, index: int) -
 
 
 def _line(axes: Axes, x: FloatArray, y: FloatArray, style: Style, index: int) -> None:
-    """Markers are staggered, so that those of neighbouring lines do not cover each other."""
+    """Draw a line with staggered markers, so that markers of similar lines do not overlap."""
     every = max(1, len(x) // 5)
     axes.plot(x, y, **style.line, **style.point, markersize=3.2, markevery=(index % every, every))

@@ -1,4 +1,4 @@
-"""The figures of scores: aggregate statistics, performance profile, improvement, and the skills that were tried."""
+"""Figures of scores: aggregate statistics, performance profile, probability of improvement, skill selection."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cic.report.curve_plots import draw_band, task_title
-from cic.report.figures import Panel, Plot
-from cic.report.groups import Group, Study
+from cic.report.figures.curve_plots import draw_band, task_title
+from cic.report.figures.plot import Panel, Plot
+from cic.report.figures.style import Style
+from cic.report.groups import RunGroup, Study
 from cic.report.options import ReportOptions
 from cic.report.score_tables import STATISTIC_TITLES
-from cic.report.scores import Row, Scores, task_place
+from cic.report.scores import MethodScores, Scores, task_place
 from cic.report.statistics import Estimate, profile
-from cic.report.style import Style
 from cic.runs.contents import Selection
 
 if TYPE_CHECKING:
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 def aggregate(scores: Scores, options: ReportOptions) -> Plot:
-    """Point estimates and intervals of the four statistics, a row per method."""
+    """Return point estimates and intervals of the four statistics, one row per method."""
     labels = [row.label for row in scores.rows]
     names = [_wrapped(label) for label in labels]
     panels = []
     for name, heading in STATISTIC_TITLES.items():
         estimates = [scores.aggregates[label][name] for label in labels]
         best = (min if name == "optimality_gap" else max)(zip(estimates, labels, strict=True))[1]
-        alt = f"{heading[:-2]} of each method with its interval; best: {best}. The table has the numbers."
+        alt = f"{heading[:-2]} of each method with its interval; best: {best}. The table contains the numbers."
         panels.append(Panel(heading, _points(scores.rows, estimates), alt))
     height = _height(names) + 0.45
     caption = f"Aggregate statistics with {100 * options.confidence:g}% stratified bootstrap intervals."
@@ -47,7 +47,7 @@ def aggregate(scores: Scores, options: ReportOptions) -> Plot:
 
 
 def _wrapped(label: str) -> str:
-    """A long label in lines, so that it leaves room for the figure."""
+    """Wrap a long label."""
     return "\n".join(textwrap.wrap(label, 26, break_long_words=True))
 
 
@@ -60,9 +60,9 @@ def _width(names: Sequence[str]) -> float:
 
 
 def _points(
-    rows: Sequence[Row], estimates: Sequence[Estimate], half: float | None = None
+    rows: Sequence[MethodScores], estimates: Sequence[Estimate], half: float | None = None
 ) -> Callable[[Axes, bool], None]:
-    """Rows of points with intervals, the first on top. `half` marks the place of no difference."""
+    """Draw one row per method: point and interval, the first on top. `half` is the value of no difference."""
 
     def draw(axes: Axes, labelled: bool) -> None:
         for place, (row, estimate) in enumerate(zip(rows, estimates, strict=True)):
@@ -76,7 +76,7 @@ def _points(
         axes.grid(axis="y", visible=False)
         axes.spines["left"].set_visible(False)
         axes.locator_params(axis="x", nbins=4)
-        axes.use_sticky_edges = False  # bars would end at the frame
+        axes.use_sticky_edges = False  # keep a margin around the bars
         axes.margins(x=0.06)
         if half is not None:
             axes.axvline(half, color="#444444", linewidth=0.9, linestyle="--")
@@ -85,7 +85,7 @@ def _points(
     return draw
 
 
-def improvement(reference: Row, found: Sequence[tuple[Row, Estimate]]) -> Plot:
+def improvement(reference: MethodScores, found: Sequence[tuple[MethodScores, Estimate]]) -> Plot:
     rows, estimates = zip(*found, strict=True)
     worst = min(found, key=lambda item: item[1].value)
     alt = f"Probability of improvement of {reference.label} over each method; closest: {worst[0].label}."
@@ -96,7 +96,9 @@ def improvement(reference: Row, found: Sequence[tuple[Row, Estimate]]) -> Plot:
         axes.set_xlabel(f"P({reference.label} > Y)")
 
     size = (3.3, _height([_wrapped(row.label) for row in rows]) + 0.7)
-    caption = "Right of the dashed line the reference is more likely to score higher than the method of that row."
+    caption = (
+        "To the right of the dashed line, the reference is more likely to score higher than the method of that row."
+    )
     panel = Panel(f"{reference.label} against each other method", labelled, alt)
     return Plot("improvement", "Probability of improvement", caption, (panel,), {}, 1, size, size, 0.5)
 
@@ -113,13 +115,13 @@ def performance_profile(scores: Scores, options: ReportOptions) -> Plot:
         axes.set(xlabel="Normalised score τ", ylabel="Runs with score > τ", xlim=(0, thresholds[-1]), ylim=(0, 1.02))
 
     panel = Panel("Performance profile", draw, "Fraction of runs above each normalised score, one line per method.")
-    caption = "Fraction of runs that score above τ; a higher line is better. Shading: pointwise intervals."
+    caption = "Fraction of runs with a score above τ; higher is better. Shading: pointwise intervals."
     legend = {row.label: row.style for row in rows}
     return Plot("profile", "Performance profile", caption, (panel,), legend, 1, (5.2, 2.4), (4.0, 2.7))
 
 
-def selection(study: Study, found: Sequence[tuple[Group, str, Selection]]) -> Plot | None:
-    """Return of each skill that was tried, a panel per task; a ring marks the one that was chosen."""
+def selection(study: Study, found: Sequence[tuple[RunGroup, str, Selection]]) -> Plot | None:
+    """Show the return of each tried skill, one panel per task; a ring marks the selected skill."""
     panels = []
     for task in sorted({task for _, task, _ in found}, key=task_place):
         here = [(group, trials) for group, name, trials in found if name == task]
@@ -128,11 +130,13 @@ def selection(study: Study, found: Sequence[tuple[Group, str, Selection]]) -> Pl
         return None
     shown = {group.label for group, _, _ in found}
     legend = {label: style for label, style in study.styles.items() if label in shown}
-    caption = "Return of each skill tried in the first steps of finetuning, one line per run; a ring marks the choice."
+    caption = (
+        "Return of each skill tried at the start of finetuning, one line per run; a ring marks the selected skill."
+    )
     return Plot("selection", "Skill selection", caption, tuple(panels), legend)
 
 
-def _trials(study: Study, found: Sequence[tuple[Group, Selection]]) -> Callable[[Axes, bool], None]:
+def _trials(study: Study, found: Sequence[tuple[RunGroup, Selection]]) -> Callable[[Axes, bool], None]:
     constant = all(len(set(trial.skill)) == 1 for _, trials in found for trial in trials.trials)
 
     def draw(axes: Axes, _: bool) -> None:

@@ -1,6 +1,6 @@
-"""A figure is a list of panels: a grid of them for the paper (PNG, PDF), one image each for the page (SVG).
+"""Figures as lists of panels: one grid for a publication (PNG, PDF), one SVG image per panel for the page.
 
-Panels that stand alone on the page stack on a phone, where a grid would shrink until nobody can read it.
+Separate images stack on a narrow screen, where a grid would become too small to read.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cic.report.style import FIGURE, Style
+from cic.report.figures.style import RC_PARAMS, Style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,14 +24,14 @@ class Panel:
 
     title: str
     draw: Callable[[Axes, bool], None]
-    """Draws into the axes; the flag says whether the panel is a row's first and names what the row shares."""
+    """Draws into the axes. The flag is true for the first panel of a row, which has the shared axis labels."""
     alt: str
-    """What the panel shows, for those who cannot see it."""
+    """Alternative text for screen readers."""
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A figure before it is drawn."""
+    """The description of a figure."""
 
     name: str
     title: str
@@ -40,30 +40,30 @@ class Plot:
     legend: Mapping[str, Style]
     columns: int = 4
     cell: tuple[float, float] = (1.75, 1.55)
-    """Inches of one panel in the grid."""
+    """Width and height of one panel in the grid, in inches."""
     alone: tuple[float, float] = (3.0, 2.15)
-    """Inches of one panel on the page."""
+    """Width and height of one panel on the page, in inches."""
     margin: float = 0.0
-    """Inches to the left of the grid for row labels."""
+    """Space for row labels to the left of the grid, in inches."""
 
 
-def save(plot: Plot, folder: Path, endings: Sequence[str]) -> list[Path]:
-    """The grid, at paper quality."""
-    paths = [folder / f"{plot.name}.{ending}" for ending in endings]
+def save(plot: Plot, folder: Path, formats: Sequence[str]) -> list[Path]:
+    """Write the grid in publication quality."""
+    paths = [folder / f"{plot.name}.{suffix}" for suffix in formats]
     if not paths:
         return []
     folder.mkdir(parents=True, exist_ok=True)
     with _settings():
         figure = _grid(plot)
         for path in paths:
-            stamp = {"CreationDate": None} if path.suffix == ".pdf" else None  # the same runs give the same file
-            figure.savefig(path, metadata=stamp)
-            figure.set_layout_engine("none")  # the layout stays as it came out: finding it takes longer than drawing
+            metadata = {"CreationDate": None} if path.suffix == ".pdf" else None  # reproducible files
+            figure.savefig(path, metadata=metadata)
+            figure.set_layout_engine("none")  # reuse the layout: computing it takes longer than drawing
     return paths
 
 
 def svgs(plot: Plot) -> list[str]:
-    """Each panel by itself."""
+    """Return each panel as an SVG image."""
     images = []
     with _settings():
         for panel in plot.panels:
@@ -74,7 +74,7 @@ def svgs(plot: Plot) -> list[str]:
 
 
 def key(style: Style) -> str:
-    """A legend's entry: a piece of line with its marker."""
+    """Return the image of a legend entry: a line with its marker."""
     with _settings():
         figure, (axes,) = _figure(1, 1, (0.36, 0.15))
         axes.set_axis_off()
@@ -111,7 +111,7 @@ def _legend(figure: Figure, plot: Plot, width: float) -> None:
 
 
 def _legend_shape(plot: Plot, width: float) -> tuple[int, int]:
-    """Lines and columns of a legend that fits the width."""
+    """Return the number of lines and columns of a legend that fits the width."""
     longest = max(len(label) for label in plot.legend)
     fit = max(1, int(width / (0.42 + 0.068 * longest)))
     lines = -(-len(plot.legend) // fit)
@@ -137,4 +137,4 @@ def _svg(figure: Figure) -> str:
 def _settings() -> Any:
     import matplotlib
 
-    return matplotlib.rc_context(FIGURE)
+    return matplotlib.rc_context(RC_PARAMS)

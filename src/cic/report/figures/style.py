@@ -1,7 +1,7 @@
-"""One look for every figure and table: the place, colour and marker of each method.
+"""Order, colour and marker of each method in all figures and tables.
 
-The colours were searched for under simulated protanopia, deuteranopia and tritanopia: any two of them stay apart in
-each (a test measures it). Markers differ as well, for print in grey.
+Any two colours are distinguishable under simulated protanopia, deuteranopia and tritanopia (see the tests). Markers
+differ too, for print in grey.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COLOURS = {
     "fixed": "#7C7C7C",
 }
 REST = ("#A51E4B", "#4B1E2D", "#B478C3", "#4B5AC3", "#690087")
-"""For methods that this table does not know."""
+"""Colours of other methods."""
 
 _MARKERS = dict(zip(COLOURS, "soDv^<>PXdp", strict=True))
 _REST_MARKERS = "*hH8p"
@@ -40,7 +40,7 @@ class Style:
     marker: str
     dash: str = "-"
     hollow: bool = False
-    """The paper's numbers: an open marker."""
+    """Open marker, used for numbers of the paper."""
 
     @property
     def line(self) -> dict[str, Any]:
@@ -53,13 +53,13 @@ class Style:
 
 
 def place(method: str) -> tuple[int, str]:
-    """Sort key: the paper's order, then unknown methods by name."""
+    """Sort key: methods in the paper's order, then other methods by name."""
     known = list(TITLES)
     return (known.index(method) if method in TITLES else len(known), method)
 
 
 def styles(labels: Iterable[tuple[str, str]]) -> dict[str, Style]:
-    """(label, method) pairs, in order → a style for each label. Several rows of one method are tones of its colour."""
+    """Return a style for each label of (label, method) pairs. Several rows of one method get tones of its colour."""
     rows: dict[str, list[str]] = {}
     for label, method in labels:
         rows.setdefault(method, []).append(label)
@@ -77,14 +77,14 @@ def styles(labels: Iterable[tuple[str, str]]) -> dict[str, Style]:
 
 
 def tones(colour: str, count: int) -> list[str]:
-    """The colour itself for the first row, whoever else is there, and shades for the others, the most unlike first."""
+    """Return the colour itself for the first row and shades for the others, the most different shade first."""
     shades = [shade(colour, index, count) for index in range(count)]
     dark = sum(int(colour[i : i + 2], 16) for i in (1, 3, 5)) < 3 * 128
     return [colour, *(reversed(shades) if dark else shades)][:count]
 
 
 def shade(colour: str, index: int, count: int) -> str:
-    """The `index`-th of `count` shades, dark to light; the colour itself when it stands alone."""
+    """Return the `index`-th of `count` shades, dark to light; the colour itself if `count` is 1."""
     if count == 1:
         return colour
     red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
@@ -95,7 +95,7 @@ def shade(colour: str, index: int, count: int) -> str:
 
 
 def _rest(methods: Iterable[str]) -> dict[str, int]:
-    """A name keeps its colour from report to report, unless two names of one report would share it."""
+    """Assign each name the same index in every report, unless two names in one report would share it."""
     taken: dict[str, int] = {}
     for method in sorted(methods):
         index = zlib.crc32(method.encode()) % len(REST)
@@ -105,11 +105,11 @@ def _rest(methods: Iterable[str]) -> dict[str, int]:
     return taken
 
 
-FIGURE: dict[str, Any] = {
+RC_PARAMS: dict[str, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 8,
-    "axes.titlesize": 8,  # not bold: a second font would double the time that a PDF takes
+    "axes.titlesize": 8,  # not bold: a second font would double the time to write a PDF
     "axes.labelsize": 8,
     "xtick.labelsize": 7.5,
     "ytick.labelsize": 7.5,
@@ -127,10 +127,10 @@ FIGURE: dict[str, Any] = {
     "ytick.color": "#333333",
     "lines.linewidth": 1.5,
     "lines.markersize": 4.5,
-    "text.parse_math": False,  # a method may have a $ in its name
-    "pdf.fonttype": 42,  # text stays text: editable, and accepted by conferences
+    "text.parse_math": False,  # the name of a method may contain $
+    "pdf.fonttype": 42,  # embed fonts as TrueType: editable, accepted by conferences
     "svg.fonttype": "none",
     "svg.hashsalt": "cic",
     "savefig.dpi": 300,
 }
-"""matplotlib's settings."""
+"""Settings of matplotlib."""
