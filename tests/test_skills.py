@@ -16,7 +16,7 @@ import cic
 from cic import cli
 from cic.core.errors import UserError
 from cic.learning.objectives import SkillSpace
-from cic.report.pictures import choosing, filming, reels
+from cic.report.pictures import recording, skill_choice
 from cic.report.skills import choose_skills, compare, comparison_table, describe
 
 SMALL: dict[str, Any] = {"scale": "smoke", "hidden": 16, "batch": 16, "warmup": 40, "quiet": True}
@@ -71,10 +71,10 @@ def test_skills_of_a_sphere_are_named_by_their_direction() -> None:
 @pytest.mark.parametrize(("kind", "dim"), [("box", 4), ("cube", 4), ("sphere", 2), ("sphere", 5), ("onehot", 4)])
 def test_every_named_skill_is_one_that_the_agent_knows_and_is_called_the_same_alone(kind: Any, dim: int) -> None:
     space = SkillSpace(kind, dim)
-    found = choosing.choose(space, 5, "grid", 0)
+    found = skill_choice.choose(space, 5, "grid", 0)
     for skill, name in zip(found.skills, found.names, strict=True):
         np.testing.assert_allclose(space.check(skill.tolist()), skill)
-        assert choosing.one(space, skill).names == [name]
+        assert skill_choice.single(space, skill).names == [name]
 
 
 # ---- what ------------------------------------------------------------------------------------------------------
@@ -237,13 +237,13 @@ def test_the_best_skill_of_a_task_is_the_best_of_all_that_were_tried(run: Path, 
 # ---- films -----------------------------------------------------------------------------------------------------
 
 
-def test_where_nothing_can_be_rendered_a_sentence_takes_the_films_place_and_the_drawings_come(
+def test_without_a_renderer_films_are_skipped_with_a_warning_and_plots_are_written(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise UserError("rendering needs OpenGL")
 
-    monkeypatch.setattr(filming.Take, "picture", fail)
+    monkeypatch.setattr(recording.Recording, "frame", fail)
     with pytest.warns(UserWarning, match="no films or filmstrips: rendering needs OpenGL"):
         found = describe(run, count=2, out=tmp_path, compare=0)
     assert [path.name for path in found.files] == ["skills.csv", "skills.png", "starts.png"]
@@ -253,13 +253,13 @@ def test_filmstrips_and_films_show_every_skill(run: Path, tmp_path: Path, monkey
     """The gridworld draws itself without OpenGL."""
     pytest.importorskip("imageio_ffmpeg")
     made: list[Any] = []
-    monkeypatch.setattr(reels.filming, "write_film", lambda frames, rate, out: made.append((list(frames), rate, out)))
+    monkeypatch.setattr(recording, "write_film", lambda frames, rate, out: made.append((list(frames), rate, out)))
     found = describe(run, count=5, columns=4, seconds=2, starts=1, compare=4, out=tmp_path)
     names = ["skills.csv", "skills.png", "filmstrip.png", "skills.mp4", "best.png", "best.mp4"]
     assert [path.name for path in found.files] == names
     (frames, rate, _), (best, _, _) = made
-    assert rate == filming.RATE
-    assert len(frames) == len(best) == 2 * filming.RATE + 1
+    assert rate == recording.FRAME_RATE
+    assert len(frames) == len(best) == 2 * recording.FRAME_RATE + 1
     tile = (150 + 2 * 3 + 18, 200 + 2 * 3)
     assert {frame.shape for frame in frames} == {(2 * (tile[0] + 6) + 6, 4 * (tile[1] + 6) + 6, 3)}
     distinct = len({one.skill.tobytes() for one in found.best})
@@ -284,5 +284,5 @@ def test_the_report_holds_what_skills_and_film_made(run: Path, tmp_path: Path) -
     assert media.count("<video") == 3
     assert media.count("data:video/mp4;base64,") == 3
     assert media.count("data:image/png;base64,") == 4
-    for said in ("a row per skill", "the best skill of each task", "running return", "several starts"):
+    for said in ("one row per skill", "the best skill for each task", "running return", "several initial states"):
         assert said in media

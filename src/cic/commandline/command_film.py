@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cic.commandline.shared import AgentArguments
-from cic.report.pictures.look import Shot
+from cic.report.pictures.options import FilmOptions
 from cic.training.progress import Stages
 
 
 @dataclass(frozen=True)
 class FilmArguments(AgentArguments):
-    shot: Shot = field(default_factory=Shot)
+    shot: FilmOptions = field(default_factory=FilmOptions)
     out: Path | None = None
     """The file: .mp4, .gif or .webp; by default pictures/film.mp4 in the run's folder."""
     quiet: bool = False

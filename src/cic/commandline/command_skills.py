@@ -8,13 +8,13 @@ from typing import Any
 
 from cic.commandline.shared import AgentArguments
 from cic.commandline.text_tables import print_table
-from cic.report.pictures.look import Look
+from cic.report.pictures.options import SkillsOptions
 from cic.training.progress import Stages
 
 
 @dataclass(frozen=True)
 class SkillsArguments(AgentArguments):
-    look: Look = field(default_factory=Look)
+    look: SkillsOptions = field(default_factory=SkillsOptions)
     out: Path | None = None
     """Folder for the table, the figures and the films; by default pictures/ in the run's folder."""
     quiet: bool = False

@@ -1,4 +1,4 @@
-"""`cic film`: one episode of a run's agent, with the running return in the picture."""
+"""`cic film`: a film of one episode with its running return."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from cic.core.types import Array
 from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent
 from cic.learning.objectives import get_objective
-from cic.report.pictures import choosing, filming
-from cic.report.pictures.look import Shot
+from cic.report.pictures import recording, skill_choice
+from cic.report.pictures.options import FilmOptions
 from cic.runs.folder import Run
 from cic.runs.links import refuse_links
 from cic.training.loading import check_source, config_of
 from cic.training.progress import Stages
 
-UNKNOWN = 1_000
-"""Steps that are filmed at most where the length of an episode is not known."""
+MAX_STEPS = 1_000
+"""Maximum number of steps if the length of an episode is unknown."""
 
 
 @dataclass(frozen=True)
 class Film:
-    """A film that was made."""
+    """A written film."""
 
     file: Path
     steps: int
     returns: dict[str, float]
-    """Per task, of what was filmed."""
+    """Return of each task during the film."""
 
 
 def film(
@@ -43,52 +43,49 @@ def film(
     out: Path | str | None = None,
     trust: bool = False,
     stages: Stages | None = None,
-    **shot: Any,
+    **options: Any,
 ) -> Film:
-    """Film an episode of a run's agent on its task, or of a pre-trained agent under a skill.
+    """Film an episode of a run's agent on its task, or of a pre-trained agent with a skill.
 
-    What else can be asked for is in `Shot`; `trust` as in `cic.evaluate`.
+    Other options are the fields of `FilmOptions`; `trust` as in `cic.evaluate`.
     """
-    asked, stages = Shot(**shot), stages or Stages("cic film", quiet=True)
+    asked, stages = FilmOptions(**options), stages or Stages("cic film", quiet=True)
     file = _file(Run(run), out)
     with stages("loading the agent"):
         opened = Run(run)
         agent = load(run, at=at)
         check_source(opened, config_of(opened), trust)
-    name, by = _skill(agent, asked)
+    name, skill = _skill(agent, asked)
     env = envs.make(_environment(opened, asked.task), num_envs=1, seed=asked.seed, pictures=True)
     try:
-        limit = _steps(env, asked.seconds)
-        frames, rate = filming.frame_steps(env, limit)
+        limit = env.episode_length or MAX_STEPS
+        if asked.seconds is not None:
+            limit = recording.seconds_to_steps(env, asked.seconds)
+        frames, rate = recording.frame_steps(env, limit)
         with stages("playing", limit) as tick:
-            take = filming.play(agent, env, by[None], [asked.seed], (asked.width, asked.height), frames, tick)
-        frames = [step for step in frames if step <= take.seen.lengths[0]]
+            played = recording.record(agent, env, skill[None], [asked.seed], (asked.width, asked.height), frames, tick)
+        frames = [step for step in frames if step <= played.episodes.lengths[0]]
         heading = f"{env.name}, {get_objective(config_of(opened).objective).title}{name}"
         with stages("film", len(frames)) as tick:
-            shots = filming.episode_film(take, frames, heading, _tasks(env), tick)
-            filming.write_film(shots, rate, file)
+            shots = recording.episode_film(played, frames, heading, _tasks(env), tick)
+            recording.write_film(shots, rate, file)
     finally:
         env.close()
-    returns = {shown: float(take.seen.returns[shown][0]) for shown in _tasks(env)}
-    return Film(file, int(take.seen.lengths[0]), returns)
+    returns = {shown: float(played.episodes.returns[shown][0]) for shown in _tasks(env)}
+    return Film(file, int(played.episodes.lengths[0]), returns)
 
 
 def _file(run: Run, out: Path | str | None) -> Path:
-    """Where it goes; what cannot be written there is said before the work."""
+    """Return the output file; an unsupported format is an error before the work starts."""
     if out is None:
         refuse_links(run.path)
     file = Path(out) if out is not None else run.path / "pictures" / "film.mp4"
-    filming.check_ending(file)
+    recording.check_format(file)
     return file
 
 
-def _steps(env: VectorEnv, seconds: float | None) -> int:
-    """So many, or a whole episode; where nobody knows how long that is, until it ends."""
-    return filming.seconds_to_steps(env, seconds) if seconds is not None else env.episode_length or UNKNOWN
-
-
-def _skill(agent: Agent, asked: Shot) -> tuple[str, Array]:
-    """What the heading says of the skill, and the skill."""
+def _skill(agent: Agent, asked: FilmOptions) -> tuple[str, Array]:
+    """Return the text of the skill in the heading, and the skill."""
     space = agent.objective.skills
     if asked.skill is not None:
         own = space.check(asked.skill)
@@ -96,7 +93,7 @@ def _skill(agent: Agent, asked: Shot) -> tuple[str, Array]:
         own = agent.skill
     else:
         own = space.sample(1, np.random.default_rng(asked.seed))[0]
-    return (f", skill {choosing.skill_name(space, own)}" if space.dim else ""), own
+    return (f", skill {skill_choice.skill_name(space, own)}" if space.dim else ""), own
 
 
 def _environment(run: Run, task: str | None) -> str:
@@ -104,11 +101,11 @@ def _environment(run: Run, task: str | None) -> str:
     if task is None:
         return name
     if run.kind == "finetune":
-        raise UserError(f"{run.path} was finetuned on {name}: drop --task")
+        raise UserError(f"{run.path} was finetuned on {name}: omit --task")
     domain, _ = envs.split_name(name)
     known = envs.domains().get(domain)
     if known is None:
-        raise UserError(f"{name} has no named tasks: drop --task")
+        raise UserError(f"{name} has no named tasks: omit --task")
     short = task.removeprefix(f"{domain}-")
     if short not in known.tasks:
         raise unknown(f"task of {domain}", task, known.tasks)
@@ -116,5 +113,5 @@ def _environment(run: Run, task: str | None) -> str:
 
 
 def _tasks(env: VectorEnv) -> tuple[str, ...]:
-    """Whose returns are shown: the environment's own, or those of every task of a domain."""
+    """Return the tasks whose returns are shown: that of the environment, or every task of a domain."""
     return env.tasks if env.tasks and env.task is None else ("reward",)

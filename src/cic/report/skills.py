@@ -1,12 +1,14 @@
-"""What an agent does, skill by skill: a table, drawings, filmstrips and films.
+"""`cic skills`: what each skill of an agent does, as a table, trajectory plots, filmstrips and films.
 
-All skills start from the same state, so that what differs is the skill. A run without skills, and one that has settled
-on a skill, shows its policy from several starts instead.
+All skills start from the same state, so that only the skill differs. A run without skills, or with a selected skill,
+shows its policy from several initial states instead.
 """
 
 from __future__ import annotations
 
 import csv
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -16,40 +18,57 @@ import numpy.typing as npt
 
 from cic import envs
 from cic.api import load
+from cic.core.errors import UserError
 from cic.core.types import Array
+from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent
-from cic.learning.objectives import SkillSpace
-from cic.report.pictures import choosing, drawing
-from cic.report.pictures.choosing import Shown
-from cic.report.pictures.look import Look
-from cic.report.pictures.reels import drawings, films
-from cic.report.pictures.watched import Best, Watched
+from cic.learning.objectives import SkillSpace, get_objective
+from cic.report.pictures import frames, recording, skill_choice, trajectory_plots
+from cic.report.pictures.options import MAX_TILES, SkillsOptions
+from cic.report.pictures.skill_choice import ShownSkills
+from cic.report.pictures.trajectory_plots import TrajectoryPanel
 from cic.runs.folder import Run
 from cic.runs.links import refuse_links
-from cic.training.evaluation import Coverage, plane_cells, rollout
+from cic.training.evaluation import Coverage, Rollout, plane_cells, rollout
 from cic.training.loading import check_source, config_of, open_env
 from cic.training.progress import Stages
 from cic.training.skill_variance import Diagnosis, diagnose
 
+MAX_STRIPS = 12
+"""Maximum number of rows of a filmstrip."""
+TILE = (200, 150)
+"""Width and height of a frame in filmstrips and films."""
+
+
+@dataclass(frozen=True)
+class BestSkill:
+    """The skill with the highest return on a task, of all that were tried."""
+
+    task: str
+    skill: Array
+    name: str
+    score: float
+    """Mean return over the initial states."""
+
 
 @dataclass(frozen=True)
 class Description:
-    """One row per skill or start, and what was drawn."""
+    """One row per skill or initial state, and the files that were written."""
 
     header: list[str]
     rows: list[list[Any]]
     paths: list[npt.NDArray[np.float64]]
-    """Each one's line in the first panel of the picture, (T + 1, 2)."""
+    """Line of each row in the first panel of the plot, (T + 1, 2)."""
     files: list[Path]
     notes: list[str]
-    """What the columns and the fraction of coverage are of."""
+    """Explanations of the columns and of the visited fraction."""
     diagnosis: Diagnosis | None = None
-    best: list[Best] = field(default_factory=list)
+    best: list[BestSkill] = field(default_factory=list)
 
 
 def choose_skills(space: SkillSpace, count: int, how: Literal["grid", "random"], seed: int) -> tuple[Array, list[str]]:
-    """Skills to look at, and their names."""
-    shown = choosing.choose(space, count, how, seed)
+    """Choose skills to show; return them with their names."""
+    shown = skill_choice.choose(space, count, how, seed)
     return shown.skills, shown.names
 
 
@@ -60,95 +79,145 @@ def describe(
     out: Path | str | None = None,
     trust: bool = False,
     stages: Stages | None = None,
-    **look: Any,
+    **options: Any,
 ) -> Description:
-    """Watch a run's skills, or its policy, and draw them into the run's `pictures/` or `out`.
+    """Play the skills of a run, or its policy, and write plots and films to its `pictures/` or to `out`.
 
-    What else can be asked for is in `Look`; `trust` as in `cic.evaluate`.
+    Other options are the fields of `SkillsOptions`; `trust` as in `cic.evaluate`.
     """
-    asked, stages = Look(**look), stages or Stages("cic skills", quiet=True)
+    asked, stages = SkillsOptions(**options), stages or Stages("cic skills", quiet=True)
     with stages("loading the agent"):
         opened = Run(run)
         agent = load(run, at=at)
-    folder = _folder(opened, out)
-    shown = _shown(agent, asked)
+    if out is None:
+        refuse_links(opened.path)
+    folder = Path(out) if out is not None else opened.path / "pictures"
+    folder.mkdir(parents=True, exist_ok=True)
+    shown = _shown_skills(agent, asked)
     several = shown.noun != "start"
     starts = asked.starts if several else 1
     seeds = [seed for one in (shown.seeds or [asked.seed] * len(shown.skills)) for seed in range(one, one + starts)]
     env = open_env(opened, num_envs=len(seeds), seed=asked.seed, trust=trust)
     try:
         with stages(f"{len(seeds)} episodes", env.episode_length) as tick:
-            seen = rollout(agent, env, np.repeat(shown.skills, starts, axis=0), seed=seeds, watch=True, at_step=tick)
-        found = Watched(opened, agent, env, asked, shown, seen, starts)
+            skills = np.repeat(shown.skills, starts, axis=0)
+            episodes = rollout(agent, env, skills, seed=seeds, watch=True, at_step=tick)
+        found = _SkillEpisodes(opened, agent, env, asked, shown, episodes, starts)
         with stages("drawing"):
             header, rows, notes = _table(found)
-            files = [_write_csv(folder / "skills.csv", found, header, rows), *drawings(found, folder, notes)]
-        diagnosis, best = _compared(found, stages) if several else (None, [])
+            files = [_write_csv(folder / "skills.csv", found, header, rows), *_write_plots(found, folder, notes[0])]
+        diagnosis, best = _best_skills(found, stages) if several else (None, [])
     finally:
         env.close()
     if asked.video:
-        files += films(found, best, folder, stages)
+        files += _write_films(found, best, folder, stages)
     return Description(header, rows, found.lines, files, notes, diagnosis, best)
 
 
-def _folder(run: Run, out: Path | str | None) -> Path:
-    if out is None:
-        refuse_links(run.path)
-    folder = Path(out) if out is not None else run.path / "pictures"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def _shown(agent: Agent, asked: Look) -> Shown:
+def _shown_skills(agent: Agent, asked: SkillsOptions) -> ShownSkills:
     space = agent.objective.skills
     if asked.skill is not None:
-        return choosing.one(space, np.array(asked.skill, np.float32))
+        return skill_choice.single(space, np.array(asked.skill, np.float32))
     if asked.choose == "auto" and (space.kind == "none" or agent.skill is not None):
-        return choosing.policy(space, agent.skill, asked.starts, asked.seed)
-    return choosing.choose(space, asked.count, "grid" if asked.choose == "auto" else asked.choose, asked.seed)
+        return skill_choice.policy(space, agent.skill, asked.starts, asked.seed)
+    return skill_choice.choose(space, asked.count, "grid" if asked.choose == "auto" else asked.choose, asked.seed)
 
 
-def _table(found: Watched) -> tuple[list[str], list[list[Any]], list[str]]:
-    """Per skill its returns, how far it goes and how many cells it visits; and what the columns are of."""
-    env, obs = found.env, [found.seen.observations[i] for i in found.firsts]
+@dataclass(frozen=True)
+class _SkillEpisodes:
+    """The played episodes: for each skill one from every initial state."""
+
+    run: Run
+    agent: Agent
+    env: VectorEnv
+    asked: SkillsOptions
+    shown: ShownSkills
+    episodes: Rollout
+    starts: int
+
+    @property
+    def firsts(self) -> list[int]:
+        """The episode of each skill from the first initial state."""
+        return list(range(0, len(self.episodes.lengths), self.starts))
+
+    def panels(self, chosen: Sequence[int]) -> list[TrajectoryPanel]:
+        observations, physics = self.episodes.observations, self.episodes.physics
+        return trajectory_plots.panels(self.env, [observations[i] for i in chosen], [physics[i] for i in chosen])
+
+    @property
+    def lines(self) -> list[npt.NDArray[np.float64]]:
+        return [np.stack(line, axis=1) for line in self.panels(self.firsts)[0].lines]
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks whose returns are shown."""
+        return (self.env.task,) if self.env.task else self.env.tasks or ("reward",)
+
+    @property
+    def method(self) -> str:
+        return get_objective(config_of(self.run).objective).title
+
+    @property
+    def heading(self) -> str:
+        count, name = len(self.shown.names), self.env.name
+        if self.shown.noun == "start":
+            method = "from scratch" if self.method == "DDPG" else self.method
+            return f"{name}: the policy ({method}) from {count} initial states"
+        what = f"skill {self.shown.names[0]}" if count == 1 else f"{count} skills"
+        return f"{name}: {what} ({self.method})"
+
+    @property
+    def colours(self) -> list[trajectory_plots.Colour]:
+        return trajectory_plots.colours(self.shown.colours, len(self.shown.names))
+
+
+# ---- table -----------------------------------------------------------------------------------------------------------
+
+
+def _table(found: _SkillEpisodes) -> tuple[list[str], list[list[Any]], list[str]]:
+    """Return header and rows with the returns, the distance and the visited cells of each skill, and notes."""
+    env, observations = found.env, [found.episodes.observations[i] for i in found.firsts]
     together = Coverage(env.coverage, found.agent.spaces.obs)
     panel, rows = found.panels(found.firsts)[0], []
-    for index, (name, seen, line) in enumerate(zip(found.shown.names, obs, panel.lines, strict=True)):
+    for index, (name, seen, line) in enumerate(zip(found.shown.names, observations, panel.lines, strict=True)):
         own = Coverage(env.coverage, found.agent.spaces.obs)
         own.add(seen)
         together.add(seen)
-        paid = [float(found.seen.returns[task][found.firsts[index]]) for task in found.tasks]
-        rows.append([name, *paid, _way(panel, line), own.cells])
-    header = [found.shown.noun or "skill", *found.tasks, _way_name(panel), "cells"]
+        returns = [float(found.episodes.returns[task][found.firsts[index]]) for task in found.tasks]
+        rows.append([name, *returns, _distance(panel, line), own.cells])
+    header = [found.shown.noun or "skill", *found.tasks, _distance_name(panel), "cells"]
     rows.append(["together", *(["-"] * (len(header) - 2)), together.cells])
     info = envs.domains().get(env.domain)
     if info is not None and info.cell is not None:
         header.append(f"{info.cell:g}×{info.cell:g}")
-        for row, part in zip(rows, [*([one] for one in obs), obs], strict=True):
+        for row, part in zip(rows, [*([one] for one in observations), observations], strict=True):
             row.append(plane_cells(part, info.plane, info.cell))
-    way = "length of the path" if panel.plane else "from the first to the last step"
-    notes = [
-        f"Visited: {together.fraction:.1%} of {together.of}.",
-        f"{_way_name(panel)}: {way}.",
-    ]
-    return header, rows, notes
+    distance = "length of the path" if panel.plane else "difference between the last and the first step"
+    return (
+        header,
+        rows,
+        [
+            f"Visited: {together.fraction:.1%} of {together.of}.",
+            f"{_distance_name(panel)}: {distance}.",
+        ],
+    )
 
 
-def _way(panel: drawing.Panel, line: tuple[Any, Any]) -> float:
+def _distance(panel: TrajectoryPanel, line: tuple[Any, Any]) -> float:
     if not panel.plane:
         return float(line[1][-1] - line[1][0])
     return float(np.linalg.norm(np.diff(np.stack(line, axis=1), axis=0), axis=1).sum())
 
 
-def _way_name(panel: drawing.Panel) -> str:
+def _distance_name(panel: TrajectoryPanel) -> str:
     if not panel.plane:
         return panel.y
     unit = panel.y.rpartition(" (")[2].rstrip(")") if panel.y.endswith(")") else ""
     return f"path ({unit})" if unit else "path"
 
 
-def _write_csv(path: Path, found: Watched, header: list[str], rows: list[list[Any]]) -> Path:
-    """With each skill's vector, which `--skill` takes."""
+def _write_csv(path: Path, found: _SkillEpisodes, header: list[str], rows: list[list[Any]]) -> Path:
+    """Write the table with the vector of each skill, in the form that `--skill` accepts."""
     vectors = [" ".join(repr(float(value)) for value in skill) for skill in found.shown.skills]
     vectors += [""] * (len(rows) - len(vectors))
     with open(path, "w", newline="") as file:
@@ -158,19 +227,132 @@ def _write_csv(path: Path, found: Watched, header: list[str], rows: list[list[An
     return path
 
 
-# ---- the best of each task -------------------------------------------------------------------------------------
+# ---- plots and films -------------------------------------------------------------------------------------------------
 
 
-def _compared(found: Watched, stages: Stages) -> tuple[Diagnosis | None, list[Best]]:
-    """How much a skill matters, from random skills; the best of them and of those shown for each task."""
+def _write_plots(found: _SkillEpisodes, folder: Path, visited: str) -> list[Path]:
+    shown, same = found.shown, "" if found.shown.noun == "start" else ", all from the same initial state"
+    caption = [f"Each line is {shown.each}, over a whole episode{same}.", visited]
+    if not found.env.drawing:
+        caption.append("Both axes are sums of standardised entries of the observation.")
+    panels = found.panels(found.firsts)
+    files = [trajectory_plots.plot_skills(panels, shown, found.heading, caption, folder / "skills.png")]
+    if found.starts > 1:
+        chosen = _evenly(len(shown.names), 6)
+        episodes = [found.firsts[i] + start for i in chosen for start in range(found.starts)]
+        heading = f"{found.env.name}: the same skill from {found.starts} initial states ({found.method})"
+        titles, tints = [shown.title(i) for i in chosen], [found.colours[i] for i in chosen]
+        panel = found.panels(episodes)[0]
+        files.append(trajectory_plots.plot_starts(panel, found.starts, titles, tints, heading, folder / "starts.png"))
+    return files
+
+
+def _evenly(count: int, most: int) -> list[int]:
+    return sorted({int(i) for i in np.linspace(0, count - 1, min(count, most)).round()})
+
+
+def _write_films(found: _SkillEpisodes, best: Sequence[BestSkill], folder: Path, stages: Stages) -> list[Path]:
+    """Write filmstrips and films; warn if nothing can be rendered."""
+    shown, chosen = found.shown, _evenly(len(found.shown.names), MAX_TILES)
+    seeds = shown.seeds or [found.asked.seed] * len(shown.names)
+    task = "reward" if found.env.task or not found.env.tasks else None
+    writer = _FilmWriter(found, stages, folder)
+    films = {
+        "skills": _Film(
+            shown.skills[chosen],
+            [seeds[i] for i in chosen],
+            [shown.title(i) for i in chosen],
+            [found.colours[i] for i in chosen],
+            found.heading,
+            task,
+        )
+    }
+    if best and len(shown.names) > 1:
+        films["best"] = _best_film(found, best)
+    files: list[Path] = []
+    try:
+        for name, film in films.items():
+            files += writer.write(name, film)
+    except UserError as error:
+        warnings.warn(f"no films or filmstrips: {error}", stacklevel=2)
+    return files
+
+
+@dataclass(frozen=True)
+class _Film:
+    skills: Array
+    seeds: Sequence[int]
+    titles: Sequence[str]
+    tints: Sequence[Sequence[float]]
+    heading: str
+    task: str | None
+    """The task whose running return is shown."""
+
+
+def _best_film(found: _SkillEpisodes, best: Sequence[BestSkill]) -> _Film:
+    """Return a film of the best skill for each task; a skill that is best for several tasks appears once."""
+    by_skill: dict[bytes, list[BestSkill]] = {}
+    for one in best:
+        by_skill.setdefault(one.skill.tobytes(), []).append(one)
+    groups = list(by_skill.values())
+    return _Film(
+        np.stack([same[0].skill for same in groups]),
+        [found.asked.seed] * len(groups),
+        [f"{', '.join(f'{one.task} {one.score:.0f}' for one in same)}: {same[0].name}" for same in groups],
+        trajectory_plots.colours("categorical", len(groups)),
+        f"{found.env.name}: the best skill for each task and its return without finetuning, mean over "
+        f"{found.asked.starts} initial states ({found.method})",
+        None,
+    )
+
+
+@dataclass(frozen=True)
+class _FilmWriter:
+    """Writes a filmstrip and a film of some skills."""
+
+    found: _SkillEpisodes
+    stages: Stages
+    folder: Path
+
+    def write(self, name: str, film: _Film) -> list[Path]:
+        asked, count = self.found.asked, len(film.skills)
+        film_file = self.folder / f"{name}.{asked.film}"
+        strip_file = self.folder / ("filmstrip.png" if name == "skills" else f"{name}.png")
+        recording.check_format(film_file)
+        env = envs.make(self.found.env.name, num_envs=count, seed=asked.seed, pictures=True)
+        try:
+            steps = recording.seconds_to_steps(env, asked.seconds)
+            strip_columns = recording.strip_steps(env, steps, 8)
+            film_steps, rate = recording.frame_steps(env, steps)
+            needed = {*film_steps, *(step for column in strip_columns for step in column)}
+            with self.stages(f"playing {name}", steps) as tick:
+                played = recording.record(self.found.agent, env, film.skills, film.seeds, TILE, needed, tick)
+            rows = _evenly(count, MAX_STRIPS)
+            with self.stages(f"filmstrip of {name}", len(rows) * len(strip_columns)) as tick:
+                strip = recording.filmstrip(played, strip_columns, rows, film.titles, film.tints, film.heading, tick)
+                frames.save(strip, strip_file)
+            with self.stages(f"film of {name}", len(film_steps) * count) as tick:
+                columns = min(asked.columns or int(np.ceil(np.sqrt(count))), count)
+                shots = recording.grid_film(played, film_steps, film.titles, film.tints, columns, film.task, tick)
+                recording.write_film(shots, rate, film_file)
+        finally:
+            env.close()
+        return [strip_file, film_file]
+
+
+# ---- how much a skill matters ----------------------------------------------------------------------------------------
+
+
+def _best_skills(found: _SkillEpisodes, stages: Stages) -> tuple[Diagnosis | None, list[BestSkill]]:
+    """Measure how much the skill matters with random skills, and find the best skill for each task."""
     asked, space = found.asked, found.agent.objective.skills
-    scores = {task: found.seen.returns[task].reshape(-1, found.starts).mean(axis=1) for task in found.tasks}
+    scores = {task: found.episodes.returns[task].reshape(-1, found.starts).mean(axis=1) for task in found.tasks}
     skills, names = found.shown.skills, [found.shown.title(i) for i in range(len(found.shown.skills))]
     diagnosis = None
     if asked.compare > 1 and asked.skill is None:
-        tried = choosing.choose(space, asked.compare, "random", asked.seed)
+        tried = skill_choice.choose(space, asked.compare, "random", asked.seed)
         steps = found.env.episode_length
-        with stages(f"{len(tried.skills)} random skills from {asked.starts} starts", steps) as tick:
+        with stages(f"{len(tried.skills)} random skills from {asked.starts} initial states", steps) as tick:
             name = config_of(found.run).environment
             diagnosis = diagnose(
                 found.agent, name, tried.skills, starts=asked.starts, seed=asked.seed, at_step=lambda _: tick()
@@ -180,20 +362,14 @@ def _compared(found: Watched, stages: Stages) -> tuple[Diagnosis | None, list[Be
         scores = {task: np.concatenate([scores[task], diagnosis.returns[task].mean(axis=1)]) for task in scores}
     if len(skills) < 2:
         return diagnosis, []
-    best = []
-    for task, paid in scores.items():
-        index = int(np.argmax(paid))
-        best.append(Best(task, skills[index], names[index], float(paid[index])))
-    return diagnosis, best
-
-
-# ---- how much a skill matters ----------------------------------------------------------------------------------
+    places = {task: int(np.argmax(returns)) for task, returns in scores.items()}
+    return diagnosis, [BestSkill(task, skills[i], names[i], float(scores[task][i])) for task, i in places.items()]
 
 
 def compare(
     run: Path | str, *, count: int = 24, starts: int = 3, seed: int = 0, at: int | None = None, trust: bool = False
 ) -> Diagnosis:
-    """How much a skill matters: whole episodes of random skills (of one-hot skills: all) from several starts."""
+    """Measure how much the skill matters, with episodes of random skills from several initial states."""
     opened, agent = Run(run), load(run, at=at)
     check_source(opened, config_of(opened), trust)
     skills, _ = choose_skills(agent.objective.skills, count, "random", seed)
@@ -201,8 +377,7 @@ def compare(
 
 
 def comparison_table(found: Diagnosis) -> tuple[list[str], list[list[str]]]:
-    """Header and rows: what the skill explains of each task's return and of the behaviour, and the best without
-    finetuning."""
+    """Return header and rows: the variance that the skill explains, and the returns without finetuning."""
     header = ["of the variance in", "a skill explains", "90 % interval", "mean skill", f"best of {found.skills}"]
     rows = [
         [

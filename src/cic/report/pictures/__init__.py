@@ -1,1 +1,1 @@
-"""Pictures and films of what an agent does: which skills, drawn how, filmed how."""
+"""Trajectory plots, filmstrips and films of an agent."""
