@@ -12,14 +12,14 @@ import pytest
 from open_page import OpenPage, wait_until
 
 from cic.core.errors import UserError
-from cic.explore import Explorer, Gallery, Options
+from cic.explore import AgentPool, ExploreOptions, Explorer
 from cic.explore.server import free_port
 
 
 @pytest.fixture(scope="module")
 def explorer() -> Iterator[Explorer]:
-    gallery = Gallery(["point_mass", "walker"], Options(count=8, steps=20, viewers=3))
-    with Explorer(gallery, "127.0.0.1", 18080) as running:
+    pool = AgentPool(["point_mass", "walker"], ExploreOptions(count=8, steps=20, viewers=3))
+    with Explorer(pool, "127.0.0.1", 18080) as running:
         yield running
 
 
@@ -33,16 +33,16 @@ def page(explorer: Explorer) -> Iterator[OpenPage]:
     wait_until(lambda: not explorer.viewers)
 
 
-def skill_of(explorer: Explorer, lane: int = 0) -> np.ndarray:
-    return explorer.viewers[0].lanes[lane].simulation.skill
+def skill_of(explorer: Explorer, panel: int = 0) -> np.ndarray:
+    return explorer.viewers[0].panels[panel].simulation.skill
 
 
 def test_the_body_moves_and_leaving_frees_it(explorer: Explorer) -> None:
     page = OpenPage(explorer.port)
     wait_until(lambda: page.frames > 30)
     (viewer,) = explorer.viewers
-    env = viewer.lanes[0].simulation.env
-    assert viewer.lanes[0].simulation.steps > 0
+    env = viewer.panels[0].simulation.env
+    assert viewer.panels[0].simulation.steps > 0
     assert page.seen["BatchedMeshesMessage"] >= 2
     page.vanish()
     wait_until(lambda: env.closed, seconds=10)
@@ -51,7 +51,7 @@ def test_the_body_moves_and_leaving_frees_it(explorer: Explorer) -> None:
 
 def test_every_way_to_a_skill(explorer: Explorer, page: OpenPage) -> None:
     (viewer,) = explorer.viewers
-    space = viewer.lane.subject.space
+    space = viewer.panel.agent.space
     page.set("skill", "#3")
     wait_until(lambda: np.array_equal(skill_of(explorer), viewer.maps["point_mass"].skills[3]))
     page.set("all entries", 0.25)
@@ -67,9 +67,9 @@ def test_every_way_to_a_skill(explorer: Explorer, page: OpenPage) -> None:
     before = skill_of(explorer)
     for text in ("#99", "0.5 oh", "7", "trial 1", "#²"):
         page.set("skill", text)
-        wait_until(lambda: any("cic-sentence" in said for said in page.texts.values()))
+        wait_until(lambda: any("cic-message" in said for said in page.texts.values()))
         page.set("skill", "")
-        wait_until(lambda: not any("cic-sentence" in said for said in page.texts.values()))
+        wait_until(lambda: not any("cic-message" in said for said in page.texts.values()))
     np.testing.assert_array_equal(skill_of(explorer), before)
 
 
@@ -94,25 +94,25 @@ def test_the_command_shows_the_same(explorer: Explorer, page: OpenPage) -> None:
     assert words[:3] == ["cic", "explore", "point_mass"]
     numbers = [float(word) for word in words[words.index("--skill") + 1 : words.index("--seed")]]
     np.testing.assert_array_equal(np.float32(numbers), skill_of(explorer))
-    assert explorer.viewers[0].lane.simulation.seed == 1
+    assert explorer.viewers[0].panel.simulation.seed == 1
 
 
 def test_pause_speed_push_reset(explorer: Explorer, page: OpenPage) -> None:
     (viewer,) = explorer.viewers
     page.set("pause", True)
     wait_until(lambda: viewer.paused)
-    steps = viewer.lane.simulation.steps
+    steps = viewer.panel.simulation.steps
     page.set("push", "+x")
     page.set("speed", 0.5)
     wait_until(lambda: viewer.speed == 0.5)
-    assert viewer.lane.simulation.steps == steps
-    velocity = viewer.lane.simulation.env.physics()[0, 2]
+    assert viewer.panel.simulation.steps == steps
+    velocity = viewer.panel.simulation.env.physics()[0, 2]
     page.set("push", "+x")
-    wait_until(lambda: viewer.lane.simulation.env.physics()[0, 2] > velocity + 0.1)
+    wait_until(lambda: viewer.panel.simulation.env.physics()[0, 2] > velocity + 0.1)
     page.set("episode", "reset")
-    wait_until(lambda: viewer.lane.simulation.steps == 0)
+    wait_until(lambda: viewer.panel.simulation.steps == 0)
     page.set("pause", False)
-    wait_until(lambda: viewer.lane.simulation.steps > 3)
+    wait_until(lambda: viewer.panel.simulation.steps > 3)
 
 
 def test_what_physics_cannot_bear_begins_anew(explorer: Explorer, page: OpenPage) -> None:
@@ -120,12 +120,12 @@ def test_what_physics_cannot_bear_begins_anew(explorer: Explorer, page: OpenPage
     before = page.labels["agent"]
     page.set("agent", "walker")
     wait_until(lambda: page.labels["agent"] != before)
-    simulation = viewer.lane.simulation
+    simulation = viewer.panel.simulation
     wait_until(lambda: simulation.steps > 20)
     viewer.do(lambda: simulation.push(np.array([1e12, 0.0, 1e12])))
     wait_until(lambda: simulation.steps < 10)
     wait_until(lambda: simulation.steps > 20)
-    assert viewer.lane.simulation is simulation
+    assert viewer.panel.simulation is simulation
     assert any("unstable" in text for text in page.notes)
 
 
@@ -135,28 +135,28 @@ def test_side_by_side_with_itself_and_with_another(explorer: Explorer, page: Ope
         before = page.labels["beside"]
         page.set("beside", name)
         wait_until(lambda: page.labels["beside"] != before)  # noqa: B023
-        assert [lane.subject.name for lane in viewer.lanes] == ["point_mass", name]
-        wait_until(lambda: viewer.lanes[1].simulation.steps > 2)
+        assert [panel.agent.name for panel in viewer.panels] == ["point_mass", name]
+        wait_until(lambda: viewer.panels[1].simulation.steps > 2)
     before = page.labels["skill"]
     page.set("controls", "right")
     wait_until(lambda: page.labels["skill"] != before)
     page.set("skill", "0.5")
     wait_until(lambda: np.allclose(skill_of(explorer, 1), 0.5))
     assert not np.allclose(skill_of(explorer, 0), 0.5)
-    envs = [lane.simulation.env for lane in viewer.lanes]
-    page.set_until("beside", "nobody", lambda: envs[1].closed)
+    envs = [panel.simulation.env for panel in viewer.panels]
+    page.set_until("beside", "none", lambda: envs[1].closed)
     assert not envs[0].closed
-    page.set_until("agent", "walker", lambda: viewer.lanes[0].subject.name == "walker" and envs[0].closed)
+    page.set_until("agent", "walker", lambda: viewer.panels[0].agent.name == "walker" and envs[0].closed)
 
 
 def test_each_viewer_has_its_own_and_there_is_an_end_to_them(explorer: Explorer, page: OpenPage) -> None:
     others = [OpenPage(explorer.port) for _ in range(2)]
     wait_until(lambda: len(explorer.viewers) == 3)
-    wait_until(lambda: all(viewer.lanes for viewer in explorer.viewers))
-    assert len({id(viewer.lanes[0].simulation.env) for viewer in explorer.viewers}) == 3
+    wait_until(lambda: all(viewer.panels for viewer in explorer.viewers))
+    assert len({id(viewer.panels[0].simulation.env) for viewer in explorer.viewers}) == 3
     page.set("skill", "0.9")
     wait_until(lambda: np.allclose(skill_of(explorer), 0.9))
-    assert not any(np.allclose(viewer.lanes[0].simulation.skill, 0.9) for viewer in explorer.viewers[1:])
+    assert not any(np.allclose(viewer.panels[0].simulation.skill, 0.9) for viewer in explorer.viewers[1:])
     surplus = OpenPage(explorer.port)
     wait_until(lambda: any("3 pages are open" in str(text) for text in surplus.markdown))
     assert len(explorer.viewers) == 3

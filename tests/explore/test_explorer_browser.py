@@ -18,7 +18,7 @@ from browser import CHROMIUM, Browser, browser
 from open_page import OpenPage, wait_until
 from PIL import Image
 
-from cic.explore import Explorer, Gallery, Options
+from cic.explore import AgentPool, ExploreOptions, Explorer
 
 pytestmark = [
     pytest.mark.slow,
@@ -29,7 +29,9 @@ WEBGL = "--use-angle=swiftshader --enable-unsafe-swiftshader --ignore-gpu-blockl
 
 @pytest.fixture(scope="module")
 def explorer() -> Iterator[Explorer]:
-    with Explorer(Gallery(["walker", "point_mass"], Options(count=24, steps=60)), "127.0.0.1", 18180) as running:
+    with Explorer(
+        AgentPool(["walker", "point_mass"], ExploreOptions(count=24, steps=60)), "127.0.0.1", 18180
+    ) as running:
         yield running
 
 
@@ -88,10 +90,10 @@ def body(tab: Browser) -> int:
 def test_it_opens_moves_and_talks_to_nobody_else(explorer: Explorer, tab: Browser) -> None:
     first = scene(tab)
     wait_until(lambda: body(tab) > 500, seconds=60)
-    steps = explorer.viewers[0].lane.simulation.steps
+    steps = explorer.viewers[0].panel.simulation.steps
     time.sleep(1.0)
     assert np.abs(scene(tab) - first).max() > 50
-    assert explorer.viewers[0].lane.simulation.steps > steps + 10
+    assert explorer.viewers[0].panel.simulation.steps > steps + 10
     said = tab.evaluate("document.querySelector('.cic-status').innerText")
     assert said.startswith("walker · CIC")
     assert complaints(tab) == []
@@ -102,24 +104,24 @@ def test_a_click_on_the_map_runs_that_skill(explorer: Explorer, tab: Browser) ->
     (viewer,) = explorer.viewers
     for place in (5, 11, 5):
         tab.click(*middle(tab, f"document.querySelector('.cic-skill[data-skill=\"{place}\"]')"))
-        wait_until(lambda: np.array_equal(viewer.lane.simulation.skill, viewer.maps["walker"].skills[place]))  # noqa: B023
+        wait_until(lambda: np.array_equal(viewer.panel.simulation.skill, viewer.maps["walker"].skills[place]))  # noqa: B023
     tab.wait_for(labelled("skill", "input") + ".value === '#5'")
-    assert viewer.lane.simulation.steps < 200  # it began anew
+    assert viewer.panel.simulation.steps < 200  # it began anew
     assert complaints(tab) == []
 
 
 def test_a_slider_changes_the_skill(explorer: Explorer, tab: Browser) -> None:
     (viewer,) = explorer.viewers
     tab.click(*middle(tab, labelled("all entries", ".mantine-Slider-root"), 0.75))
-    wait_until(lambda: len(set(viewer.lane.simulation.skill.tolist())) == 1)
-    assert viewer.lane.simulation.skill[0] == pytest.approx(0.75, abs=0.03)
+    wait_until(lambda: len(set(viewer.panel.simulation.skill.tolist())) == 1)
+    assert viewer.panel.simulation.skill[0] == pytest.approx(0.75, abs=0.03)
     tab.wait_for("document.querySelector('.cic-command').innerText.includes('--skill 0.7')")
     assert complaints(tab) == []
 
 
 def test_plots_grow(explorer: Explorer, tab: Browser) -> None:
     drawn = "[...document.querySelectorAll('.uplot canvas')].map(c => c.toDataURL())"
-    wait_until(lambda: "intrinsic" in explorer.viewers[0].lane.simulation.traces)
+    wait_until(lambda: "intrinsic" in explorer.viewers[0].panel.simulation.traces)
     time.sleep(1.0)
     before = tab.evaluate(drawn)
     time.sleep(2.0)
@@ -131,12 +133,12 @@ def test_plots_grow(explorer: Explorer, tab: Browser) -> None:
 def test_side_by_side_and_another_agent(explorer: Explorer, tab: Browser, tmp_path: Path) -> None:
     (viewer,) = explorer.viewers
     viewer.do(lambda: viewer.compare("walker"))
-    wait_until(lambda: len(viewer.lanes) == 2)
+    wait_until(lambda: len(viewer.panels) == 2)
     time.sleep(2)
     tab.screenshot(tmp_path / "two.png", whole=False)
     wait_until(lambda: body(tab) > 500, seconds=60)
     viewer.do(lambda: viewer.show("point_mass"))
-    wait_until(lambda: viewer.lanes[0].subject.name == "point_mass")
+    wait_until(lambda: viewer.panels[0].agent.name == "point_mass")
     tab.wait_for("document.querySelector('.cic-status').innerText.startsWith('point_mass')")
     time.sleep(2)
     tab.screenshot(tmp_path / "other.png", whole=False)
@@ -181,8 +183,8 @@ def test_a_page_that_goes_frees_its_environment(explorer: Explorer, how: str) ->
     wait_until(lambda: not explorer.viewers)
     with browser(WEBGL) as tab:
         tab.open(f"http://127.0.0.1:{explorer.port}")
-        wait_until(lambda: explorer.viewers and explorer.viewers[0].lanes, seconds=30)
-        env = explorer.viewers[0].lane.simulation.env
+        wait_until(lambda: explorer.viewers and explorer.viewers[0].panels, seconds=30)
+        env = explorer.viewers[0].panel.simulation.env
         if how == "killed":
             os.kill(tab.process.pid, signal.SIGKILL)
         else:
@@ -199,7 +201,7 @@ def test_two_viewers_get_thirty_frames_a_second(explorer: Explorer) -> None:
     time.sleep(1)
     before = [page.frames for page in pages]
     time.sleep(5)
-    batches = [len(viewer.lane.figure.batches) for viewer in explorer.viewers]
+    batches = [len(viewer.panel.meshes.meshes) for viewer in explorer.viewers]
     rates = [(page.frames - b) / 5 / n for page, b, n in zip(pages, before, batches, strict=True)]
     print(f"frames/s: {rates}")
     for page in pages:

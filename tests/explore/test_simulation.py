@@ -5,19 +5,19 @@ import pytest
 
 import cic
 from cic.explore.live_plots import aligned
-from cic.explore.live_simulation import Simulation, body_size
-from cic.explore.loaded_agent import Subject, open_subject
-from cic.explore.panel import Lane
+from cic.explore.live_simulation import LiveSimulation, body_size
+from cic.explore.loaded_agent import LoadedAgent, load_agent
+from cic.explore.panel import AgentPanel
 
 
 @pytest.fixture(scope="module")
-def walker() -> Subject:
-    return open_subject("walker")
+def walker() -> LoadedAgent:
+    return load_agent("walker")
 
 
-def test_the_same_seed_and_skill_show_the_same(walker: Subject) -> None:
+def test_the_same_seed_and_skill_show_the_same(walker: LoadedAgent) -> None:
     skill = walker.space.check([0.5])
-    first, second = Simulation(walker, skill, seed=4), Simulation(walker, skill, seed=4)
+    first, second = LiveSimulation(walker, skill, seed=4), LiveSimulation(walker, skill, seed=4)
     for _ in range(30):
         first.step()
         second.step()
@@ -37,9 +37,9 @@ def test_the_same_seed_and_skill_show_the_same(walker: Subject) -> None:
 
 def test_returns_are_those_of_an_evaluation() -> None:
     """A whole episode, step by step, as `cic evaluate` says of it."""
-    subject = open_subject("point_mass")
-    skill = subject.space.check([0.3])
-    simulation = Simulation(subject, skill, seed=2)
+    agent = load_agent("point_mass")
+    skill = agent.space.check([0.3])
+    simulation = LiveSimulation(agent, skill, seed=2)
     totals = {}
     for _ in range(1000):
         totals = dict(simulation.returns)
@@ -51,28 +51,28 @@ def test_returns_are_those_of_an_evaluation() -> None:
     simulation.close()
 
 
-def test_two_lanes_stay_in_step(walker: Subject) -> None:
-    lanes = [Lane(walker, walker.space.check([value]), seed=0) for value in (0.1, 0.9)]
+def test_two_lanes_stay_in_step(walker: LoadedAgent) -> None:
+    panels = [AgentPanel(walker, walker.space.check([value]), seed=0) for value in (0.1, 0.9)]
     rng = np.random.default_rng(0)
     for _ in range(60):
         seconds = float(rng.uniform(0, 0.3))  # also more than a frame may hold
-        for lane in lanes:
-            lane.advance(seconds)
-        assert lanes[0].simulation.steps == lanes[1].simulation.steps
-        assert lanes[0].time == lanes[1].time
-    for lane in lanes:
-        lane.close()
+        for panel in panels:
+            panel.advance(seconds)
+        assert panels[0].simulation.steps == panels[1].simulation.steps
+        assert panels[0].time == panels[1].time
+    for panel in panels:
+        panel.close()
 
 
-def test_slow_motion_takes_few_steps_and_a_slow_machine_no_flood(walker: Subject) -> None:
-    lane = Lane(walker, walker.space.check([0.5]), seed=0)
+def test_slow_motion_takes_few_steps_and_a_slow_machine_no_flood(walker: LoadedAgent) -> None:
+    panel = AgentPanel(walker, walker.space.check([0.5]), seed=0)
     for _ in range(60):
-        lane.advance(0.25 / 60)  # a second of wall time at a quarter of the speed: 0.25 s, ten steps of 25 ms
-    assert 10 <= lane.simulation.steps <= 11
-    before = lane.simulation.steps
-    lane.advance(10.0)
-    assert lane.simulation.steps - before <= 5
-    lane.close()
+        panel.advance(0.25 / 60)  # a second of wall time at a quarter of the speed: 0.25 s, ten steps of 25 ms
+    assert 10 <= panel.simulation.steps <= 11
+    before = panel.simulation.steps
+    panel.advance(10.0)
+    assert panel.simulation.steps - before <= 5
+    panel.close()
 
 
 def test_sizes_are_those_of_bodies_not_of_floors() -> None:

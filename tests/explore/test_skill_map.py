@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from cic.explore import explorer_page
-from cic.explore.live_simulation import Simulation
-from cic.explore.loaded_agent import open_subject
-from cic.explore.skill_map import CLUSTER, LENGTH, SkillMap, clusters, make_map, principal, telling
+from cic.explore.live_simulation import LiveSimulation
+from cic.explore.loaded_agent import load_agent
+from cic.explore.skill_map import CLUSTER, LENGTH, SkillMap, clusters, default_measure, make_map, principal
 
 
 @pytest.fixture(scope="module")
 def drawn() -> SkillMap:
-    return make_map(open_subject("point_mass"), count=12, steps=60, seed=3)
+    return make_map(load_agent("point_mass"), count=12, steps=60, seed=3)
 
 
 def test_the_plane_is_that_of_the_largest_variance() -> None:
@@ -41,8 +41,8 @@ def test_clusters_are_those_that_are_there() -> None:
 
 def test_a_point_says_what_its_skill_does_alone(drawn: SkillMap) -> None:
     """Returns and way of one skill, by the simulation that a page shows."""
-    subject = open_subject("point_mass")
-    simulation = Simulation(subject, drawn.skills[7], seed=3)
+    agent = load_agent("point_mass")
+    simulation = LiveSimulation(agent, drawn.skills[7], seed=3)
     track = [simulation.poses.positions[-1]]
     for step in range(60):
         simulation.step()
@@ -74,7 +74,7 @@ def test_the_page_shows_every_skill_and_rings_the_one_that_acts(drawn: SkillMap)
         assert html.count('r="10"') == 1
         assert html.index('r="10"') < html.index('data-skill="4"') < html.index('r="10"') + 200
     assert explorer_page.map_html(drawn, CLUSTER, None).count('r="10"') == 0
-    assert telling(drawn) in drawn.measures
+    assert default_measure(drawn) in drawn.measures
 
 
 def test_colours_tell_low_from_high_even_without_hue() -> None:

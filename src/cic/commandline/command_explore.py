@@ -46,20 +46,20 @@ def run(given: ExploreArguments) -> None:
             raise UserError(f"{name} must be at least {least}, not {getattr(given, name)}")
     if not 0 <= given.seed < 2**31:
         raise UserError(f"seed must lie in [0, 2³¹), not {given.seed}")
-    from cic.explore import Explorer, Gallery, Options, offered
+    from cic.explore import AgentPool, ExploreOptions, Explorer, available_agents
 
     shared = {name: getattr(given, name) for name in ("seed", "count", "steps", "at", "trust", "viewers")}
-    gallery = Gallery(offered([str(run) for run in given.runs] or [DEFAULT]), Options(**shared))
-    subject = gallery.subject(gallery.names[0])
+    pool = AgentPool(available_agents([str(run) for run in given.runs] or [DEFAULT]), ExploreOptions(**shared))
+    agent = pool.agent(pool.names[0])
     for run in given.runs[1:]:
-        gallery.subject(str(run))  # report a folder that cannot be opened now, not when it is chosen
+        pool.agent(str(run))  # report a folder that cannot be loaded now, not when it is chosen
     if given.skill is not None:
-        gallery.options = replace(gallery.options, skill=subject.space.check(given.skill))
-    with Explorer(gallery, given.host, given.port) as explorer:
+        pool.options = replace(pool.options, skill=agent.space.check(given.skill))
+    with Explorer(pool, given.host, given.port) as explorer:
         if given.port and explorer.port != given.port:
             print(f"port {given.port} is in use; took {explorer.port}")
         address = f"http://{'localhost' if given.host == '0.0.0.0' else given.host}:{explorer.port}"
-        print(f"{subject.title} in {subject.environment}: {address} (Ctrl-C ends)", flush=True)
+        print(f"{agent.title} in {agent.environment}: {address} (Ctrl-C ends)", flush=True)
         if given.host not in LOCAL:
             print("everybody who can reach this machine can open the page", flush=True)
         if given.open:

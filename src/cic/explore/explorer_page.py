@@ -1,127 +1,85 @@
-"""The parts of the page that are HTML: the map of skills, the table of trials, the command to copy.
+"""The HTML parts of the page: skill map, table of trials, command to copy. Templates escape every value.
 
-A click has to reach the server through one of viser's own elements: it types the name of what was clicked into the
-field `skill`, as a hand could do.
+A click has to reach the server through an element of viser: it types the name of the clicked item into the text field
+`skill`.
 """
 
 from __future__ import annotations
 
-import json
-from html import escape
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from cic.core.types import Array
-from cic.explore.loaded_agent import Subject, spelled
+from cic.explore.loaded_agent import LoadedAgent, skill_arguments
 from cic.explore.skill_map import CLUSTER, SkillMap
 from cic.runs.contents import Selection
 
-FIELD = "skill"
-"""The label of the text field that clicks write to."""
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+SKILL_FIELD = "skill"
+"""Label of the text field; `type_skill.js` looks for it."""
 WIDTH, HEIGHT, MARGIN = 320, 240, 14
-MOST_TRIALS = 200
-_LOW, _MIDDLE, _HIGH = (np.array(colour) for colour in ((68, 1, 84), (33, 145, 140), (253, 231, 37)))
+MAX_TRIALS = 200
+_VIRIDIS = np.array([(68, 1, 84), (33, 145, 140), (253, 231, 37)])
 CATEGORIES = ("#4e79a7", "#f28e2b", "#e15759", "#59a14f", "#b07aa1", "#edc948", "#76b7b2", "#9c755f")
-_TYPE = """(function(text){
-const label=[...document.querySelectorAll('label')].find(l=>l.textContent===%s);
-let box=label;while(box&&!box.querySelector('input'))box=box.parentElement;
-if(!box)return;const field=box.querySelector('input');
-if(field.value===text)text+=' ';
-Object.getOwnPropertyDescriptor(HTMLInputElement.prototype,'value').set.call(field,text);
-field.dispatchEvent(new Event('input',{bubbles:true}));})(%s)"""
 
 
-def typing(text: str) -> str:
-    """An attribute that types `text` into the field on a click."""
-    return f'onclick="{escape(_TYPE % (json.dumps(FIELD), json.dumps(text)), quote=True)}"'
-
-
-def map_html(skill_map: SkillMap, measure: str, shown: Array | None) -> str:
-    """A point per skill, coloured by a measure; a ring around the one that acts."""
-    values = skill_map.measures[measure]
-    colours = categories(values) if measure == CLUSTER else gradient(values)
-    points = []
-    for index in np.argsort(values, kind="stable"):  # the highest on top
-        x, y = _on_paper(skill_map.places[index])
-        acts = shown is not None and np.array_equal(skill_map.skills[index], shown)
-        said = f"{skill_map.names[index]}: {values[index]:.4g}" if measure != CLUSTER else skill_map.names[index]
-        ring = (
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="10" fill="none" stroke="#e8590c" stroke-width="3"/>' if acts else ""
-        )
-        points.append(
-            f'{ring}<circle class="cic-skill" data-skill="{index}" cx="{x:.1f}" cy="{y:.1f}" r="6" '
-            f'fill="{colours[index]}" stroke="#fff" stroke-width="1" style="cursor:pointer" {typing(f"#{index}")}>'
-            f"<title>{escape(said)}</title></circle>"
-        )
-    return (
-        f'<div style="padding:0 0.75em"><svg viewBox="0 0 {WIDTH} {HEIGHT}" style="width:100%;border:1px solid #8884;'
-        f'border-radius:6px;display:block" role="img" aria-label="map of skills">{"".join(points)}</svg>'
-        f"{_legend(values, measure)}"
-        f'<div style="font-size:0.75em;opacity:0.75">{_caption(skill_map)}</div></div>'
-    )
-
-
-def _on_paper(place: npt.NDArray[np.float64]) -> tuple[float, float]:
-    x, y = place
-    return float(MARGIN + x * (WIDTH - 2 * MARGIN)), float(HEIGHT - MARGIN - y * (HEIGHT - 2 * MARGIN))
-
-
-def _caption(skill_map: SkillMap) -> str:
-    return (
-        f"{len(skill_map.skills)} skills, {skill_map.steps} steps each from one start. Near is alike: the plane shows "
-        f"{skill_map.explained:.0%} of how their behaviour differs. Click one to run it."
-    )
-
-
-def _legend(values: npt.NDArray[np.float64], measure: str) -> str:
-    if measure == CLUSTER:
-        return ""
-    bar = ",".join(gradient(np.linspace(0, 1, 5)))
-    style = f"height:8px;border-radius:4px;background:linear-gradient(90deg,{bar});flex:1;margin:0 0.5em"
-    return (
-        '<div style="display:flex;align-items:center;font-size:0.75em;padding:0.4em 0">'
-        f'{values.min():.3g}<div style="{style}"></div>{values.max():.3g}</div>'
+def map_html(skill_map: SkillMap, measure: str, current: Array | None) -> str:
+    """Render one point per skill, coloured by a measure, with a ring around the current skill."""
+    values, clusters = skill_map.measures[measure], measure == CLUSTER
+    colours = [CATEGORIES[int(value) % len(CATEGORIES)] for value in values] if clusters else gradient(values)
+    points = [
+        {
+            "index": index,
+            "x": f"{MARGIN + skill_map.places[index][0] * (WIDTH - 2 * MARGIN):.1f}",
+            "y": f"{HEIGHT - MARGIN - skill_map.places[index][1] * (HEIGHT - 2 * MARGIN):.1f}",
+            "colour": colours[index],
+            "title": skill_map.names[index] + ("" if clusters else f": {values[index]:.4g}"),
+            "current": current is not None and np.array_equal(skill_map.skills[index], current),
+        }
+        for index in np.argsort(values, kind="stable").tolist()  # the highest value on top
+    ]
+    return _render(
+        "skill_map.html",
+        skill_map=skill_map,
+        points=points,
+        colour_bar=[] if clusters else gradient(np.linspace(0, 1, 5)),
+        low=values.min(),
+        high=values.max(),
+        width=WIDTH,
+        height=HEIGHT,
     )
 
 
 def gradient(values: npt.NDArray[np.float64]) -> list[str]:
-    """From violet over green to yellow, so that it also reads without colours."""
+    """Return colours from violet to yellow with increasing lightness."""
     span = float(np.ptp(values))
     shares = (values - values.min()) / span if span > 0 else np.full(len(values), 0.5)
-    mixes = [
-        _LOW + 2 * s * (_MIDDLE - _LOW) if s < 0.5 else _MIDDLE + (2 * s - 1) * (_HIGH - _MIDDLE)
-        for s in shares.tolist()
+    channels = [np.interp(shares, [0.0, 0.5, 1.0], channel) for channel in _VIRIDIS.T]
+    return ["#" + "".join(f"{round(part):02x}" for part in rgb) for rgb in zip(*channels, strict=True)]
+
+
+def trials_html(selection: Selection) -> str:
+    """Render the skills that the search has tried, best first; a click runs the skill of the trial."""
+    known = [index for index, trial in enumerate(selection.trials) if np.isfinite(trial.score)]
+    order = sorted(known, key=lambda index: -selection.trials[index].score)[:MAX_TRIALS]
+    trials = [
+        {
+            "index": index,
+            "skill": short_skill(selection.trials[index].skill),
+            "score": selection.trials[index].score,
+            "selected": index == selection.chosen,
+        }
+        for index in order
     ]
-    return ["#" + "".join(f"{round(float(part)):02x}" for part in mix) for mix in mixes]
+    return _render("trials.html", trials=trials)
 
 
-def categories(values: npt.NDArray[np.float64]) -> list[str]:
-    return [CATEGORIES[int(value) % len(CATEGORIES)] for value in values]
-
-
-def trials_html(trials: Selection) -> str:
-    """What the search for a skill tried, best first; a click runs the trial's skill."""
-    known = [index for index, trial in enumerate(trials.trials) if np.isfinite(trial.score)]
-    order = sorted(known, key=lambda index: -trials.trials[index].score)[:MOST_TRIALS]
-    rows = []
-    for index in order:
-        trial = trials.trials[index]
-        mark, weight = ("chosen", 700) if index == trials.chosen else ("", 400)
-        rows.append(
-            f'<tr class="cic-trial" data-trial="{index}" style="cursor:pointer;font-weight:{weight}" '
-            f"{typing(f'trial {index}')}><td>{index}</td><td>{brief(trial.skill)}</td>"
-            f'<td style="text-align:right">{trial.score:.4g}</td><td>{mark}</td></tr>'
-        )
-    return (
-        '<div style="padding:0 0.75em;max-height:22em;overflow:auto;font-size:0.8em">'
-        '<table style="width:100%"><tr style="text-align:left"><th>trial</th><th>skill</th>'
-        '<th style="text-align:right">return</th><th></th></tr>' + "".join(rows) + "</table></div>"
-    )
-
-
-def brief(skill: tuple[float, ...] | Array) -> str:
-    """A skill in few letters."""
+def short_skill(skill: tuple[float, ...] | Array) -> str:
     numbers = [float(value) for value in skill]
     if not numbers:
         return "the policy"
@@ -134,49 +92,46 @@ def brief(skill: tuple[float, ...] | Array) -> str:
 
 
 def command_html(command: str) -> str:
-    """The call, and a button that copies it."""
-    copy = (
-        "(function(b){const t=b.getAttribute('data-command');const done=()=>{b.textContent='copied';"
-        "setTimeout(()=>b.textContent='copy command',1500)};"
-        "if(navigator.clipboard)navigator.clipboard.writeText(t).then(done,()=>prompt('Copy:',t));"
-        "else prompt('Copy:',t)})(this)"
-    )
+    """Render the command with a button that copies it."""
     shown = command if len(command) <= 90 else f"{command[:60]} … {command[-20:]}"
-    return (
-        f'<div style="padding:0 0.75em 0.5em"><code class="cic-command" style="font-size:0.75em;'
-        f'word-break:break-all">{escape(shown)}</code> '
-        f'<button class="cic-copy" data-command="{escape(command, quote=True)}" style="font:inherit;font-size:0.8em;'
-        f'cursor:pointer" onclick="{escape(copy, quote=True)}">copy command</button></div>'
+    return _render("command.html", command=command, shown=shown)
+
+
+def message_html(text: str) -> str:
+    """Render an error message below the text field."""
+    return _render("message.html", text=text)
+
+
+def status_html(agent: LoadedAgent, skill: Array, steps: int, returns: dict[str, float], rate: float) -> str:
+    """Render the environment, the current skill and the returns at the top of the page."""
+    return _render(
+        "status.html",
+        environment=agent.environment,
+        title=agent.title,
+        rate=rate,
+        skill="" if agent.space.kind == "none" else f"skill {short_skill(skill)}, ",
+        steps=steps,
+        returns=", ".join(f"{task} {value:.0f}" for task, value in returns.items()),
     )
 
 
-def sentence(text: str) -> str:
-    """What is wrong with what was typed."""
-    return (
-        f'<div class="cic-sentence" style="padding:0 0.75em 0.5em;font-size:0.8em;color:#e8590c">{escape(text)}</div>'
-    )
-
-
-def status(subject: Subject, line: str, rate: float) -> str:
-    """The top of the page."""
-    return (
-        f'<div class="cic-status" style="padding:0.25em 0.75em 0.5em;font-size:0.85em">'
-        f"<b>{escape(subject.environment)}</b> · {escape(subject.title)} · {rate:.0f} frames/s<br>{line}</div>"
-    )
-
-
-def heading(subject: Subject, skill: Array, steps: int, returns: dict[str, float]) -> str:
-    """What acts at this moment, in a line or two."""
-    paid = ", ".join(f"{escape(task)} {value:.0f}" for task, value in returns.items())
-    acts = "" if subject.space.kind == "none" else f"skill {escape(brief(skill))}, "
-    return f"{acts}step {steps}. Returns so far: {paid}."
-
-
-def hint(subject: Subject) -> str:
-    """What can be typed into the field."""
-    space = subject.space
-    example = " ".join(spelled(space, space.sample(1, np.random.default_rng(0))[0])[:2])
+def hint(agent: LoadedAgent) -> str:
+    """Return the accepted input of the text field."""
+    space = agent.space
     if space.kind == "onehot":
-        return f"A skill's number, 0 to {space.dim - 1}."
-    one = "one number for all of them, " if space.kind == "box" else ""
-    return f"{space.dim} numbers ({example} …), {one}or #7 for a point of the map."
+        return f"The number of a skill, 0 to {space.dim - 1}."
+    example = " ".join(skill_arguments(space, space.sample(1, np.random.default_rng(0))[0])[:2])
+    single = "one number for all dimensions, " if space.kind == "box" else ""
+    return f"{space.dim} numbers ({example} …), {single}or #7 for a point of the map."
+
+
+def _render(template: str, **values: Any) -> str:
+    return _environment().get_template(template).render(values)
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("cic.explore")
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)

@@ -1,4 +1,4 @@
-"""The live plots: intrinsic reward, every task's reward, the discriminator's confidence."""
+"""Live plots: intrinsic reward, task rewards, confidence of the discriminator."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import numpy as np
 import numpy.typing as npt
 
 from cic.explore.explorer_page import CATEGORIES
-from cic.explore.live_simulation import Simulation
+from cic.explore.live_simulation import LiveSimulation
 
 Doubles = npt.NDArray[np.float64]
 SIDES = ("left", "right")
 
 
-class Plots:
-    """Three charts over the last steps. With two agents, the right one's lines are dashed."""
+class LivePlots:
+    """Three charts of the last steps. With two agents, the lines of the right one are dashed."""
 
-    def __init__(self, gui: Any, simulations: Sequence[Simulation]) -> None:
+    def __init__(self, gui: Any, simulations: Sequence[LiveSimulation]) -> None:
         self._simulations = list(simulations)
         named: dict[str, list[str]] = {"intrinsic reward": ["intrinsic"]}
         tasks = dict.fromkeys(task for simulation in simulations for task in simulation.tasks)
         named["task rewards"] = [f"task/{task}" for task in tasks]
-        named["discriminator's confidence in the skill"] = ["confidence", "chance"]
+        named["confidence of the discriminator"] = ["confidence", "chance"]
         self._charts = []
         for title, names in named.items():
             lines = [(side, name) for side in range(len(self._simulations)) for name in names]
@@ -54,7 +54,7 @@ class Plots:
 
 
 def aligned(lines: list[tuple[Doubles, Doubles]]) -> tuple[Doubles, ...]:
-    """The steps of all lines and each line's values there; before and after its own a line keeps its end value."""
+    """Interpolate all lines at the union of their steps; outside its own steps, a line keeps its end value."""
     steps = np.unique(np.concatenate([steps for steps, _ in lines]))
     if not len(steps):
         return tuple(np.zeros(1) for _ in range(len(lines) + 1))

@@ -1,4 +1,4 @@
-"""One copy of an environment under one agent and one skill, step by step, and what was seen of it lately."""
+"""One environment with one agent and one skill, and the metrics of its last steps."""
 
 from __future__ import annotations
 
@@ -9,70 +9,69 @@ import numpy.typing as npt
 
 from cic.core.types import Array
 from cic.envs.bodies import Poses, main_body
-from cic.explore.judging import Judge
-from cic.explore.loaded_agent import Subject
+from cic.explore.live_metrics import LiveMetrics
+from cic.explore.loaded_agent import LoadedAgent
 
-JUDGED = 2
-"""Every so many steps: it costs as much as the rest of a step."""
-LONGEST = 300
-"""Steps that plots show, and that a method which looks at whole paths is given."""
+METRICS_EVERY = 2
+"""Steps between two evaluations of the metrics, which take as long as the rest of a step."""
+MAX_STEPS = 300
+"""Number of last steps in plots, and in the paths of methods that need whole paths."""
 
 
-class Simulation:
-    """Owned by one viewer's thread: nobody else touches it."""
+class LiveSimulation:
+    """Used only by the thread of one viewer."""
 
-    def __init__(self, subject: Subject, skill: Array, seed: int) -> None:
-        self.subject, self.skill, self.seed = subject, skill, seed
-        self.env = subject.make_env(seed=seed)
+    def __init__(self, agent: LoadedAgent, skill: Array, seed: int) -> None:
+        self.agent, self.skill, self.seed = agent, skill, seed
+        self.env = agent.make_env(seed=seed)
         try:
             if self.env.model is None:
-                self.env.poses()  # says why not
+                self.env.poses()  # raises an error with the reason
             self.seconds = self.env.step_seconds
             self.tasks = self.env.tasks or ("reward",)
-            self.judge: Judge | None = None
+            self.metrics: LiveMetrics | None = None
             self.reset()
         except BaseException:
             self.env.close()
             raise
 
     def reset(self, seed: int | None = None) -> None:
-        """A new episode from the seed's start."""
+        """Start a new episode from the initial state of the seed."""
         self.seed = self.seed if seed is None else seed
         self._obs, _ = self.env.reset(seed=self.seed)
         self.steps, self.returns = 0, dict.fromkeys(self.tasks, 0.0)
-        self.times: deque[int] = deque(maxlen=LONGEST)
+        self.times: deque[int] = deque(maxlen=MAX_STEPS)
         self.traces: dict[str, deque[float]] = {}
         self._begin_skill()
         self.before = self.poses = self.env.poses()
 
     def follow(self, skill: Array) -> None:
-        """Act by another skill from here on."""
+        """Continue with another skill."""
         if not np.array_equal(skill, self.skill):
             self.skill = skill
             self._begin_skill()
 
     def _begin_skill(self) -> None:
-        self._path: deque[Array] = deque([self._obs[0].copy()], maxlen=LONGEST + 1)
-        self._actions: deque[Array] = deque(maxlen=LONGEST)
+        self._path: deque[Array] = deque([self._obs[0].copy()], maxlen=MAX_STEPS + 1)
+        self._actions: deque[Array] = deque(maxlen=MAX_STEPS)
 
     def step(self) -> None:
-        action = self.subject.agent.act(self._obs, self.skill[None])
+        action = self.agent.agent.act(self._obs, self.skill[None])
         self._obs, reward, terminated, truncated, info = self.env.step(action)
         self.steps += 1
         self.before, self.poses = self.poses, self.env.poses()
         self._path.append(self._obs[0].copy())
         self._actions.append(action[0])
-        paid = {task: float(value[0]) for task, value in info.get("rewards", {"reward": reward}).items()}
-        for task, value in paid.items():
+        rewards = {task: float(value[0]) for task, value in info.get("rewards", {"reward": reward}).items()}
+        for task, value in rewards.items():
             self.returns[task] += value
         self.times.append(self.steps)
-        seen = {f"task/{task}": value for task, value in paid.items()}
-        if self.judge is not None and self.steps % JUDGED == 0:
-            judged = self.judge.judge(self._path, self._actions, self.skill)
-            seen |= judged
+        seen = {f"task/{task}": value for task, value in rewards.items()}
+        if self.metrics is not None and self.steps % METRICS_EVERY == 0:
+            seen |= self.metrics.compute(self._path, self._actions, self.skill)
         for name, value in seen.items():
-            trace = self.traces.setdefault(name, deque([np.nan] * (len(self.times) - 1), maxlen=LONGEST))
-            trace.append(np.nan if value is None else value)
+            trace = self.traces.setdefault(name, deque([np.nan] * (len(self.times) - 1), maxlen=MAX_STEPS))
+            trace.append(value)
         for name in self.traces.keys() - seen.keys():
             self.traces[name].append(np.nan)
         if terminated[0] or truncated[0]:
@@ -83,7 +82,7 @@ class Simulation:
 
     @property
     def size(self) -> float:
-        """About how large the body is, in metres: how hard a push is, and how far the camera stands off."""
+        """Approximate size of the body in metres, for pushes and the distance of the camera."""
         return body_size(self.env.model)
 
     def close(self) -> None:
@@ -91,7 +90,7 @@ class Simulation:
 
 
 def body_size(model: object) -> float:
-    """The reach of the moving tree's geoms in its initial pose; a tiny body counts as 20 cm."""
+    """Return the extent of the moving geoms in the initial pose, at least 20 cm."""
     import mujoco
 
     data = mujoco.MjData(model)
@@ -105,5 +104,5 @@ def body_size(model: object) -> float:
 
 
 def centre_of(model: object, poses: Poses) -> npt.NDArray[np.float64]:
-    """Where the moving body is, as a camera would follow it."""
+    """Return the centre of the moving body."""
     return np.asarray(poses.positions[model.geom_bodyid == main_body(model)].mean(axis=0))  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What is looked at: a run's agent, the body that it moves, and what its folder says of skills."""
+"""The agent of a run, with its environment and what its run folder records about skills."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from cic.training.loading import config_of, open_env
 
 
 @dataclass(frozen=True)
-class Subject:
-    """One agent. Every viewer shares it; none changes it."""
+class LoadedAgent:
+    """One agent. All viewers share it; none changes it."""
 
     name: str
-    """As it was given on the command line."""
+    """The name or path on the command line."""
     run: Run
     agent: Agent
     environment: str
@@ -37,7 +37,7 @@ class Subject:
     trust: bool
     at: int | None
     trials: Selection | None
-    """Of a finetuning: the skills that it tried, and which it took."""
+    """Of a finetuning run: the skills that were tried, and which one was selected."""
 
     @property
     def space(self) -> SkillSpace:
@@ -47,22 +47,22 @@ class Subject:
         return open_env(self.run, num_envs=num_envs, seed=seed, trust=self.trust)
 
     def first_skill(self, seed: int) -> Array:
-        """What acts before somebody chooses: the run's own skill, else a random one."""
+        """Return the run's own skill, or a random one."""
         if self.agent.skill is not None:
             return self.agent.skill
         sampled: Array = self.space.sample(1, np.random.default_rng(seed))[0]
         return sampled
 
     def command(self, skill: Array, seed: int) -> str:
-        """The call that shows the same skill from the same start."""
+        """Return the command that shows the same skill from the same initial state."""
         words = ["cic", "explore", self.name, *([] if self.at is None else ["--at", str(self.at)])]
         if self.space.kind != "none":
-            words += ["--skill", *spelled(self.space, skill)]
+            words += ["--skill", *skill_arguments(self.space, skill)]
         return shlex.join([*words, "--seed", str(seed)])
 
 
-def spelled(space: SkillSpace, skill: Array) -> list[str]:
-    """A skill as `--skill` takes it, as short as it can be without losing a bit."""
+def skill_arguments(space: SkillSpace, skill: Array) -> list[str]:
+    """Return a skill in the form that `--skill` accepts, as short as possible without loss of precision."""
     if space.kind == "onehot" and space.dim > 1:
         return [str(int(skill.argmax()))]
     if space.kind == "box" and (skill == skill[0]).all():
@@ -70,25 +70,29 @@ def spelled(space: SkillSpace, skill: Array) -> list[str]:
     return [np.format_float_positional(value, trim="-") for value in skill]
 
 
-def open_subject(name: Path | str, *, at: int | None = None, trust: bool = False) -> Subject:
-    """A run folder, or an agent that ships with the package; refused here if there is nothing to look at."""
+def load_agent(name: Path | str, *, at: int | None = None, trust: bool = False) -> LoadedAgent:
+    """Load the agent of a run folder or a bundled agent; refuse one whose environment has no body to show."""
     run = Run(name)
     config = config_of(run)
     agent = load(name, at=at)
     environment = config.environment
-    domain, _ = envs.split_name(environment)
-    known = envs.domains().get(domain)
+    known = envs.domains().get(envs.split_name(environment)[0])
     if known is not None and not known.module.startswith("cic.envs.suite"):
-        raise UserError(f'{name} acts in "{environment}", which has no body to show: `cic skills {name}` draws it')
-    needs = agent.objective.needs.nstep
+        raise UserError(f'{name} acts in "{environment}", which has no body to show: use `cic skills {name}`')
     record = records.read([run.path])[0]
-    trials = contents.selection(record[0])[0] if record else None
-    nstep = needs or config.learning.nstep
-    return Subject(
-        str(name), run, agent, environment, plain(run.about.get("title", config.objective)), nstep, trust, at, trials
+    return LoadedAgent(
+        name=str(name),
+        run=run,
+        agent=agent,
+        environment=environment,
+        title=plain(run.about.get("title", config.objective)),
+        nstep=agent.objective.needs.nstep or config.learning.nstep,
+        trust=trust,
+        at=at,
+        trials=contents.selection(record[0])[0] if record else None,
     )
 
 
-def offered(given: list[str]) -> list[str]:
-    """What a viewer can choose from: what was given on the command line, then what ships with the package."""
+def available_agents(given: list[str]) -> list[str]:
+    """Return the agents of the command line, then the bundled ones."""
     return list(dict.fromkeys([*given, *shipped()]))

@@ -1,4 +1,4 @@
-"""The server: viser's, bound to this machine alone unless told otherwise, with a viewer for every open page."""
+"""The viser server, by default reachable from this machine only, with one viewer per open page."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from types import TracebackType
 from typing import Any
 
 from cic.core.errors import UserError
-from cic.explore.gallery import Gallery
+from cic.explore.agent_pool import AgentPool
 from cic.explore.viewer import Viewer
 
-TRIED = 100
-"""Ports from the wanted one on."""
+TRIED_PORTS = 100
 
 
 def free_port(host: str, wanted: int) -> int:
-    """The wanted port, or the next that nobody listens on."""
+    """Return the wanted port, or the next free one."""
     if not 0 <= wanted < 65_536:
-        raise UserError(f"a port lies between 0 and 65535, not at {wanted}")
-    for port in range(wanted, min(wanted + TRIED, 65_536)):
+        raise UserError(f"port must be between 0 and 65535, not {wanted}")
+    for port in range(wanted, min(wanted + TRIED_PORTS, 65_536)):
         try:
             family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
             with socket.socket(family, kind, protocol) as probe:
@@ -34,31 +33,31 @@ def free_port(host: str, wanted: int) -> int:
         except OSError as error:
             if isinstance(error, socket.gaierror) or error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise UserError(f"cannot listen on {host}:{port}: {error.strerror}") from None
-    raise UserError(f"the ports {wanted} to {wanted + TRIED - 1} are all in use: choose another with --port")
+    raise UserError(f"the ports {wanted} to {wanted + TRIED_PORTS - 1} are all in use: choose another with --port")
 
 
 class Explorer:
-    """A running server. Close it, or leave its `with`."""
+    """A running server; a context manager."""
 
-    def __init__(self, gallery: Gallery, host: str, port: int) -> None:
-        self._gallery, self._viewers = gallery, dict[int, Viewer]()
+    def __init__(self, pool: AgentPool, host: str, port: int) -> None:
+        self._pool, self._viewers = pool, dict[int, Viewer]()
         self._lock = threading.Lock()
         viser = _viser()
-        # a page may be gone between two lines of its thread, which ends a moment later
+        # the page may close while its thread sends a message
         warnings.filterwarnings("ignore", message="Queued a .* on a closed connection")
 
         class Server(viser.ViserServer):  # type: ignore[misc,name-defined]
             def request_share_url(self, verbose: bool = True) -> str | None:
-                """A page could ask viser to open a public tunnel to this machine. Not here."""
+                """Refuse the request of a page to open a public tunnel to this machine."""
                 return None
 
         with _quiet():
             self._server = Server(host=host, port=free_port(host, port), label="cic explore", verbose=False)
         self._server.gui.configure_theme(show_logo=False, show_share_button=False, brand_color=(30, 110, 160))
         self._server.scene.world_axes.visible = False
-        self._server.scene.configure_environment_map("warehouse", environment_intensity=0.45)  # viser brings it along
-        self._server.on_client_connect(self._enter)
-        self._server.on_client_disconnect(self._leave)
+        self._server.scene.configure_environment_map("warehouse", environment_intensity=0.45)  # part of viser
+        self._server.on_client_connect(self._on_connect)
+        self._server.on_client_disconnect(self._on_disconnect)
 
     @property
     def port(self) -> int:
@@ -69,34 +68,32 @@ class Explorer:
         with self._lock:
             return list(self._viewers.values())
 
-    def _enter(self, client: Any) -> None:
+    def _on_connect(self, client: Any) -> None:
         with self._lock:
-            full = len(self._viewers) >= self._gallery.options.viewers
+            full = len(self._viewers) >= self._pool.options.viewers
             if not full:
-                viewer = self._viewers[client.client_id] = Viewer(client, self._gallery, self._forget)
+                viewer = self._viewers[client.client_id] = Viewer(client, self._pool, self._remove)
         if full:
-            client.gui.add_markdown(
-                f"**{self._gallery.options.viewers} pages are open already.** Close one, then reload."
-            )
+            client.gui.add_markdown(f"**{self._pool.options.viewers} pages are open already.** Close one and reload.")
             return
         viewer.start()
 
-    def _leave(self, client: Any) -> None:
+    def _on_disconnect(self, client: Any) -> None:
         with self._lock:
             viewer = self._viewers.get(client.client_id)
         if viewer is not None:
-            viewer.leave()
+            viewer.stop()
 
-    def _forget(self, viewer: Viewer) -> None:
-        """Its environments are closed by now."""
+    def _remove(self, viewer: Viewer) -> None:
+        """Remove a viewer whose environments are closed."""
         with self._lock:
             self._viewers.pop(viewer.client.client_id, None)
 
     def close(self) -> None:
         viewers = self.viewers
         for viewer in viewers:
-            viewer.leave()
-        self._gallery.close()
+            viewer.stop()
+        self._pool.close()
         for viewer in viewers:
             viewer.join(5.0)
         with _quiet():
@@ -121,6 +118,6 @@ def _viser() -> Any:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """viser draws a box with its address when it starts; ours is printed by the command line."""
+    """Suppress the address that viser prints; the command line prints it."""
     with contextlib.redirect_stdout(io.StringIO()):
         yield

@@ -1,7 +1,7 @@
-"""Many skills as points in a plane: near each other where they behave alike.
+"""Many skills as points in a plane: similar behaviour means a small distance.
 
-Each skill acts from the same start. Its behaviour is the mean and spread of every observed number over the second half
-of that time and where the body went; the plane is spanned by the two directions in which skills differ most (PCA).
+Each skill starts from the same state. Its behaviour is the mean and standard deviation of every observation entry over
+the second half of the steps, and the displacement of the body. The plane has the first two principal components.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from cic.core.errors import UserError
 from cic.core.types import Array
-from cic.explore.judging import Reference
+from cic.explore.live_metrics import ReferencePaths
 from cic.explore.live_simulation import centre_of
-from cic.explore.loaded_agent import Subject
+from cic.explore.loaded_agent import LoadedAgent
 
 Doubles = npt.NDArray[np.float64]
 CLUSTERS = 6
@@ -25,29 +25,29 @@ LENGTH, CLUSTER = "path length", "cluster"
 
 @dataclass(frozen=True)
 class SkillMap:
-    """K skills, their places and what each is worth by several measures."""
+    """K skills, their positions in the plane and several measures of each."""
 
     skills: Array  # (K, dim)
     names: list[str]
     places: Doubles  # (K, 2), in [0, 1]
     measures: dict[str, Doubles]
-    """By the name that the page offers: (K,) each."""
+    """Name → (K,) values."""
     explained: float
-    """Share of the variance in behaviour that the plane shows."""
+    """Share of the variance in behaviour that the plane explains."""
     steps: int
-    reference: Reference
+    reference: ReferencePaths
 
 
-def telling(skill_map: SkillMap) -> str:
-    """The measure to begin with: the task whose best skill is paid most, or how far skills go."""
+def default_measure(skill_map: SkillMap) -> str:
+    """Return the task with the highest return of a skill, or the path length if all returns are equal."""
     returns = [name for name in skill_map.measures if name.startswith("return")]
     best = max(returns, key=lambda name: float(skill_map.measures[name].max()), default=LENGTH)
     return best if float(np.ptp(skill_map.measures[best])) > 0 else LENGTH
 
 
-def chosen_skills(subject: Subject, count: int, seed: int) -> tuple[Array, list[str]]:
-    """Every one-hot skill, or `count` drawn from the prior."""
-    space = subject.space
+def chosen_skills(agent: LoadedAgent, count: int, seed: int) -> tuple[Array, list[str]]:
+    """Return every one-hot skill, or `count` samples from the prior."""
+    space = agent.space
     if space.kind == "none":
         return np.zeros((1, 0), np.float32), ["the policy"]
     if space.kind == "onehot":
@@ -57,11 +57,11 @@ def chosen_skills(subject: Subject, count: int, seed: int) -> tuple[Array, list[
 
 
 def make_map(
-    subject: Subject, *, count: int, steps: int, seed: int = 0, stop: Callable[[], bool] = lambda: False
+    agent: LoadedAgent, *, count: int, steps: int, seed: int = 0, stop: Callable[[], bool] = lambda: False
 ) -> SkillMap:
-    """Let the skills act, side by side; `stop` says that nobody wants it any more."""
-    skills, names = chosen_skills(subject, count, seed)
-    env = subject.make_env(num_envs=len(skills), seed=seed)
+    """Play the skills in parallel environments; `stop` returns true if the map is no longer needed."""
+    skills, names = chosen_skills(agent, count, seed)
+    env = agent.make_env(num_envs=len(skills), seed=seed)
     try:
         steps = min(steps, env.episode_length or steps)
         obs, _ = env.reset(seed=[seed] * len(skills))
@@ -71,13 +71,13 @@ def make_map(
         tracks = [_centres(env)]
         for step in range(steps):
             if stop():
-                raise UserError("nobody waits for this map")
-            action = subject.agent.act(obs, skills)
+                raise UserError("the map was cancelled")
+            action = agent.agent.act(obs, skills)
             obs, reward, terminated, truncated, info = env.step(action)
             acted.append(action)
             seen.append(obs.copy())
-            for task, paid in info.get("rewards", {"reward": reward}).items():
-                returns[task] += paid * alive
+            for task, value in info.get("rewards", {"reward": reward}).items():
+                returns[task] += value * alive
             if step % 5 == 4:
                 tracks.append(_centres(env))
             if (done := terminated | truncated).any():
@@ -91,7 +91,7 @@ def make_map(
     measures = {f"return: {task}": value for task, value in returns.items()}
     measures[LENGTH] = np.linalg.norm(np.diff(track, axis=1), axis=2).sum(axis=1)
     measures[CLUSTER] = clusters(axes, CLUSTERS).astype(np.float64)
-    reference = Reference(skills, observations, np.stack(acted, axis=1))
+    reference = ReferencePaths(skills, observations, np.stack(acted, axis=1))
     return SkillMap(skills, names, _into_square(axes[:, :2]), measures, share, steps, reference)
 
 
@@ -100,25 +100,21 @@ def _centres(env: object) -> Doubles:
 
 
 def behaviour(observations: Array, track: Doubles) -> Doubles:
-    """(K, F): standardised mean and spread of the second half, and how far the body came; each weighs the same."""
+    """Return (K, F): standardised mean and deviation of the second half, and the displacement, with equal weights."""
     late = observations[:, observations.shape[1] // 2 :].astype(np.float64)
-    scale = _spread(late.reshape(-1, late.shape[2]))
+    scale = late.reshape(-1, late.shape[2]).std(axis=0)
+    scale = np.where(scale > 1e-6, scale, 1.0)
     parts = [late.mean(axis=1) / scale, late.std(axis=1) / scale]
-    way = track[:, -1] - track[:, 0]
-    parts.append(way / max(float(np.abs(way).max()), 1e-9) * 2)
+    moved = track[:, -1] - track[:, 0]
+    parts.append(moved / max(float(np.abs(moved).max()), 1e-9) * 2)
     return np.concatenate([part / np.sqrt(part.shape[1]) for part in parts], axis=1)
 
 
-def _spread(values: Doubles) -> Doubles:
-    spread = values.std(axis=0)
-    return np.where(spread > 1e-6, spread, 1.0)
-
-
 def principal(features: Doubles, most: int = 8) -> tuple[Doubles, float]:
-    """(K, ≤ most): coordinates along the directions of the largest variance, and the first two's share of it."""
+    """Return the principal components (K, ≤ most), and the share of the variance that the first two explain."""
     centred = features - features.mean(axis=0)
     left, size, right = np.linalg.svd(centred, full_matrices=False)
-    signs = np.sign(right[np.arange(len(right)), np.abs(right).argmax(axis=1)])  # else it is a coin's toss
+    signs = np.sign(right[np.arange(len(right)), np.abs(right).argmax(axis=1)])  # the sign of a component is arbitrary
     axes = (left * size * signs)[:, :most]
     if axes.shape[1] < 2:
         axes = np.pad(axes, ((0, 0), (0, 2 - axes.shape[1])))
@@ -127,21 +123,16 @@ def principal(features: Doubles, most: int = 8) -> tuple[Doubles, float]:
 
 
 def clusters(points: Doubles, count: int) -> npt.NDArray[np.int64]:
-    """(K,): k-means from centres as far from each other as can be, so that nothing is drawn by lot."""
+    """Return the k-means cluster of each point; the initial centres are far apart and deterministic."""
+    from scipy.cluster.vq import kmeans2
+
     chosen = [int(np.linalg.norm(points - points.mean(axis=0), axis=1).argmin())]
     while len(chosen) < min(count, len(points)):
         nearest = np.linalg.norm(points[:, None] - points[chosen], axis=2).min(axis=1)
-        chosen.append(int(nearest.argmax()))
-    centres = points[chosen]
-    labels = np.zeros(len(points), np.int64)
-    for _ in range(50):
-        labels = np.linalg.norm(points[:, None] - centres, axis=2).argmin(axis=1)
-        moved = np.stack(
-            [points[labels == k].mean(axis=0) if (labels == k).any() else c for k, c in enumerate(centres)]
-        )
-        if np.allclose(moved, centres):
+        if nearest.max() == 0:
             break
-        centres = moved
+        chosen.append(int(nearest.argmax()))
+    labels: npt.NDArray[np.int64] = kmeans2(points, points[chosen], iter=50, minit="matrix")[1].astype(np.int64)
     return labels
 
 

@@ -1,7 +1,7 @@
-"""What the method itself thinks of a step: its intrinsic reward, and how sure its discriminator is of the skill.
+"""Live metrics of a step: the intrinsic reward and the confidence of the discriminator.
 
-Both are defined on batches: a particle reward asks for neighbours, a contrast for other skills. So each step is judged
-in a batch of steps of many other skills, those of the map.
+Both are defined on batches: a particle reward needs neighbours, a contrastive loss needs other skills. So each step is
+evaluated in a batch with steps of the skills on the map.
 """
 
 from __future__ import annotations
@@ -14,43 +14,45 @@ import numpy as np
 import torch
 
 from cic.core.types import Array, Batch
-from cic.explore.loaded_agent import Subject
+from cic.explore.loaded_agent import LoadedAgent
 from cic.learning.objectives import Objective
 
-ROWS = 255
-"""Steps beside the one that is judged: with it, a batch of the scale `laptop`."""
+REFERENCE_STEPS = 255
+"""Other steps in the batch: together with the live step, the batch size of the scale `laptop`."""
 
 
 @dataclass(frozen=True)
-class Reference:
-    """What many skills did: their paths, a row per skill."""
+class ReferencePaths:
+    """Paths of many skills, one row per skill."""
 
     skills: Array  # (K, dim)
     observations: Array  # (K, T + 1, obs)
     actions: Array  # (K, T, action)
 
 
-class Judge:
-    """Judges the latest steps of one copy. It works on a copy of the objective, whose statistics stay as they are."""
+class LiveMetrics:
+    """Evaluates steps with a copy of the objective, whose running statistics stay unchanged."""
 
-    def __init__(self, subject: Subject, reference: Reference, seed: int = 0) -> None:
-        self._objective = copy.deepcopy(subject.agent.objective).cpu().eval()
+    def __init__(self, agent: LoadedAgent, reference: ReferencePaths, seed: int = 0) -> None:
+        self._objective = copy.deepcopy(agent.agent.objective).cpu().eval()
         self._kept = {name: value.clone() for name, value in self._objective.named_buffers()}
-        self._needs, self._nstep = self._objective.needs, subject.nstep
+        self._needs, self._nstep = self._objective.needs, agent.nstep
         rng = np.random.default_rng(seed)
         count, steps = reference.actions.shape[:2]
-        rows = np.arange(ROWS) % count  # one step of each skill before the second of any
-        ends = rng.integers(min(self._nstep, steps), steps + 1, ROWS)
-        others = [_Row.of(reference, skill, end, self._nstep) for skill, end in zip(rows, ends, strict=True)]
+        rows = np.arange(REFERENCE_STEPS) % count  # one step of each skill, then a second one
+        ends = rng.integers(min(self._nstep, steps), steps + 1, REFERENCE_STEPS)
+        others = [_Step.of(reference, skill, end, self._nstep) for skill, end in zip(rows, ends, strict=True)]
         self._others, self._other_skills = self._batch(others), self._batch(others[:count])
         space = self._objective.skills
         self._chance = 1 / (space.active or space.dim if space.kind == "onehot" else len(self._other_skills.obs) + 1)
 
-    def judge(self, path: Sequence[Array], actions: Sequence[Array], skill: Array) -> dict[str, float]:
-        """Of the step that led to the last observation of `path`, under a skill that began with its first: the
-        `intrinsic` reward, and the discriminator's `confidence` beside `chance`; what the method has of them."""
+    def compute(self, path: Sequence[Array], actions: Sequence[Array], skill: Array) -> dict[str, float]:
+        """Return `intrinsic`, `confidence` and `chance` of the last step of `path`, as far as the method defines them.
+
+        `path` starts with the observation at which the skill was chosen.
+        """
         begin = min(self._nstep, len(actions))
-        live = self._batch([_Row(path[-1 - begin], actions[-begin], path[-1], skill, path)])
+        live = self._batch([_Step(path[-1 - begin], actions[-begin], path[-1], skill, path)])
         with torch.no_grad():
             reward = self._reward(_together(live, self._others))
             confidence = self._objective.confidence(_together(live, self._other_skills))
@@ -65,13 +67,13 @@ class Judge:
         if type(self._objective).reward is Objective.reward:
             return None
         batch = self._objective.prepare(batch, torch.Generator().manual_seed(0))
-        paid = self._objective.reward(batch)[0]
-        if len(paid) == 1:
-            return float(paid[0])
-        return float(paid @ batch.skill[0]) if len(paid) == batch.skill.shape[1] else None  # features of a critic
+        reward = self._objective.reward(batch)[0]
+        if len(reward) == 1:
+            return float(reward[0])
+        return float(reward @ batch.skill[0]) if len(reward) == batch.skill.shape[1] else None  # successor features
 
-    def _batch(self, rows: list[_Row]) -> Batch:
-        """Steps as an update would see them, with what the method needs beyond them."""
+    def _batch(self, rows: list[_Step]) -> Batch:
+        """Return steps as a training batch, with the extras that the method needs."""
         obs, action, next_obs, skill = (
             torch.from_numpy(np.stack([getattr(row, name) for row in rows]))
             for name in ("obs", "action", "next_obs", "skill")
@@ -80,7 +82,7 @@ class Judge:
         batch = Batch(obs, action, zeros, zeros + 0.99, next_obs, skill)
         if self._needs.skill_start:
             first = torch.from_numpy(np.stack([row.path[0] for row in rows]))
-            batch = batch.with_extras(first_obs=first, skill_end=zeros + 1)  # paid as if the skill ended here
+            batch = batch.with_extras(first_obs=first, skill_end=zeros + 1)  # as if the skill ended here
         if self._needs.path:
             picked = [np.linspace(0, len(row.path) - 1, self._needs.path).round().astype(int) for row in rows]
             paths = [np.stack([row.path[i] for i in chosen]) for row, chosen in zip(rows, picked, strict=True)]
@@ -91,7 +93,7 @@ class Judge:
 
 
 def _together(live: Batch, others: Batch) -> Batch:
-    """One batch, the live step first."""
+    """Return one batch with the live step first."""
     fields = {
         name: torch.cat([getattr(live, name), getattr(others, name)]) for name in Batch._fields if name != "extras"
     }
@@ -99,15 +101,15 @@ def _together(live: Batch, others: Batch) -> Batch:
 
 
 @dataclass(frozen=True)
-class _Row:
+class _Step:
     obs: Array
     action: Array
     next_obs: Array
     skill: Array
     path: Sequence[Array]
-    """From where the skill began to `next_obs`."""
+    """From the choice of the skill to `next_obs`."""
 
     @classmethod
-    def of(cls, reference: Reference, skill: int, end: int, nstep: int) -> _Row:
+    def of(cls, reference: ReferencePaths, skill: int, end: int, nstep: int) -> _Step:
         seen, begin = reference.observations[skill], max(end - nstep, 0)
         return cls(seen[begin], reference.actions[skill, begin], seen[end], reference.skills[skill], seen[: end + 1])

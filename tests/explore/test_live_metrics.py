@@ -1,4 +1,4 @@
-"""What the method thinks of a step: against its own functions, and for every method there is."""
+"""Live metrics: against the functions of the objective, for every method."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cic.core.types import Batch, Spaces
-from cic.explore.judging import ROWS, Judge, Reference
+from cic.explore.live_metrics import REFERENCE_STEPS, LiveMetrics, ReferencePaths
 from cic.learning.agent import Agent, build_agent
 from cic.learning.objectives import objectives
 from cic.training.settings import override, pretrain_defaults
@@ -18,44 +18,44 @@ OBS, ACTION, STEPS = 5, 2, 12
 
 
 class Bare:
-    """As much of a subject as a judge needs."""
+    """The attributes of a loaded agent that the metrics need."""
 
     def __init__(self, agent: Agent, nstep: int) -> None:
         self.agent, self.nstep = agent, nstep
 
 
-def make(name: str, **changes: object) -> tuple[Agent, Reference]:
+def make(name: str, **changes: object) -> tuple[Agent, ReferencePaths]:
     config = override(pretrain_defaults("point_mass", name, "smoke"), changes)
     agent = build_agent(Spaces(OBS, ACTION), name, config.options, config.learner, config.learning)
     rng = np.random.default_rng(0)
     skills = agent.objective.skills.sample(6, rng)
     seen = rng.standard_normal((6, STEPS + 1, OBS)).astype(np.float32)
-    return agent, Reference(skills, seen, rng.uniform(-1, 1, (6, STEPS, ACTION)).astype(np.float32))
+    return agent, ReferencePaths(skills, seen, rng.uniform(-1, 1, (6, STEPS, ACTION)).astype(np.float32))
 
 
 @pytest.mark.parametrize("name", [name for name, _ in objectives() if name != "ddpg"])
 def test_every_method_can_be_asked(name: str) -> None:
     agent, reference = make(name)
     before = copy.deepcopy(agent.objective.state_dict())
-    judge = Judge(Bare(agent, agent.objective.needs.nstep or 3), reference)  # type: ignore[arg-type]
+    metrics = LiveMetrics(Bare(agent, agent.objective.needs.nstep or 3), reference)  # type: ignore[arg-type]
     path, actions, skill = list(reference.observations[0]), list(reference.actions[0]), reference.skills[0]
     for steps in (1, STEPS):
-        found = judge.judge(path[: steps + 1], actions[:steps], skill)
+        found = metrics.compute(path[: steps + 1], actions[:steps], skill)
         assert found
         assert all(np.isfinite(value) for value in found.values())
-        assert found == judge.judge(path[: steps + 1], actions[:steps], skill)  # asking changes nothing
+        assert found == metrics.compute(path[: steps + 1], actions[:steps], skill)  # asking changes nothing
     for key, value in agent.objective.state_dict().items():
         assert torch.equal(value, before[key])
 
 
 def test_cic_is_paid_and_sure_by_its_own_formulas() -> None:
     agent, reference = make("cic", skill_dim=4)
-    judge = Judge(Bare(agent, 3), reference)  # type: ignore[arg-type]
+    metrics = LiveMetrics(Bare(agent, 3), reference)  # type: ignore[arg-type]
     path, actions, skill = list(reference.observations[1]), list(reference.actions[1]), reference.skills[1]
-    found = judge.judge(path, actions, skill)
-    others = judge._others
+    found = metrics.compute(path, actions, skill)
+    others = metrics._others
     obs, next_obs = (np.stack([path[-4], *others.obs.numpy()]), np.stack([path[-1], *others.next_obs.numpy()]))
-    assert len(obs) == ROWS + 1
+    assert len(obs) == REFERENCE_STEPS + 1
     zeros = torch.zeros(len(obs), 1)
     given = [torch.from_numpy(part) for part in (obs, np.zeros((len(obs), ACTION), np.float32))]
     batch = Batch(*given, zeros, zeros, torch.from_numpy(next_obs), torch.zeros(len(obs), 4))

@@ -1,4 +1,4 @@
-"""From what a hand does on the page to a skill: sliders, words, two pinned skills and what lies between them."""
+"""Skills from the controls of the page: sliders, typed text, interpolation of two pinned skills."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cic.learning.objectives import SkillSpace
 
 
 def constant(space: SkillSpace, value: float) -> Array:
-    """One number for all: every entry of a box or cube, the place of a one-hot skill."""
+    """Return a skill from one number: every entry of a box or cube, or the index of a one-hot skill."""
     if space.kind == "onehot":
         corner: Array = np.eye(space.dim, dtype=np.float32)[min(max(round(value), 0), space.dim - 1)]
         return corner
@@ -20,7 +20,7 @@ def constant(space: SkillSpace, value: float) -> Array:
 
 
 def with_entry(space: SkillSpace, skill: Array, place: int, value: float) -> Array:
-    """The skill with one entry changed; on the sphere the others give way, so that its length stays."""
+    """Change one entry; on a sphere, rescale the others so that the length stays the same."""
     changed = skill.copy()
     changed[place] = value
     if space.kind != "sphere":
@@ -34,20 +34,20 @@ def with_entry(space: SkillSpace, skill: Array, place: int, value: float) -> Arr
 
 
 def entry_range(space: SkillSpace) -> tuple[float, float]:
-    """What an entry can be; of a normal skill, what it nearly always is."""
+    """Return the range of an entry; for a normal skill, ± 3 standard deviations."""
     return {"box": (0.0, 1.0), "cube": (-1.0, 1.0), "normal": (-3.0, 3.0)}.get(
         space.kind, (-space.radius, space.radius)
     )
 
 
 def between(space: SkillSpace, first: Array, second: Array, share: float) -> Array:
-    """A skill on the way from one to the other: straight, along the great circle, or the nearer corner."""
+    """Interpolate linearly, along the great circle of a sphere, or to the nearer one-hot skill."""
     if space.kind == "onehot":
         return first if share < 0.5 else second
     if space.kind != "sphere":
         return np.asarray((1 - share) * first + share * second, np.float32)
     angle = float(np.arccos(np.clip(first @ second / space.radius**2, -1.0, 1.0)))
-    if np.sin(angle) < 1e-3:  # the same skill, or opposite ones, between which every way is as good
+    if np.sin(angle) < 1e-3:  # equal or opposite skills: no unique great circle
         mixed = (1 - share) * first + share * second + 1e-6
         return np.asarray(space.radius * mixed / np.linalg.norm(mixed), np.float32)
     mixed = (np.sin((1 - share) * angle) * first + np.sin(share * angle) * second) / np.sin(angle)
@@ -55,14 +55,14 @@ def between(space: SkillSpace, first: Array, second: Array, share: float) -> Arr
 
 
 def typed(space: SkillSpace, text: str) -> Array:
-    """A skill from what was typed: the numbers that `--skill` takes, between blanks or commas."""
+    """Parse a skill: the numbers that `--skill` accepts, separated by blanks or commas."""
     words = [word for word in re.split(r"[\s,;\[\]()]+", text) if word]
     try:
         numbers = [float(word) for word in words[: space.dim + 1]]
     except ValueError:
-        raise UserError("numbers, please, or #7 for a point of the map") from None
+        raise UserError("enter numbers, or #7 for a point of the map") from None
     if not numbers:
-        raise UserError("type a skill")
+        raise UserError("enter a skill")
     try:
         return space.check(numbers)
     except UserError as error:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from cic.core.errors import UserError
-from cic.explore.loaded_agent import spelled
-from cic.explore.steering import between, constant, entry_range, typed, with_entry
+from cic.explore.loaded_agent import skill_arguments
+from cic.explore.skill_input import between, constant, entry_range, typed, with_entry
 from cic.learning.objectives import SkillSpace
 
 BOX, ONEHOT, SPHERE = SkillSpace("box", 4), SkillSpace("onehot", 5), SkillSpace("sphere", 3, radius=2.0)
@@ -46,13 +46,14 @@ def test_constants() -> None:
 @pytest.mark.parametrize("space", EVERY, ids=lambda space: f"{space.kind}{space.dim}")
 def test_a_skill_spelled_out_is_read_back_to_the_bit(space: SkillSpace) -> None:
     for skill in space.sample(20, np.random.default_rng(2)):
-        words = spelled(space, skill)
+        words = skill_arguments(space, skill)
         np.testing.assert_array_equal(typed(space, ", ".join(words)), skill)
         np.testing.assert_array_equal(space.check([float(word) for word in words]), skill)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("a b", "numbers"), ("", "type"), ("2", "lie in"), ("1 2 3", "dimension 4"), ("nan", "finite")]
+    ("text", "said"),
+    [("a b", "numbers"), ("", "enter a skill"), ("2", "lie in"), ("1 2 3", "dimension 4"), ("nan", "finite")],
 )
 def test_what_is_no_skill_gets_a_sentence(text: str, said: str) -> None:
     with pytest.raises(UserError, match=said):

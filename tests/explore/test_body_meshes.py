@@ -8,7 +8,7 @@ import pytest
 
 from cic import envs
 from cic.envs.bodies import Poses, main_body, movable_axes, shove
-from cic.explore.shapes import box, cylinder, figure, mixed, quaternions, sphere
+from cic.explore.body_meshes import body_meshes, interpolate, quaternions, unit_mesh
 
 BODIES = [name for name, info in envs.domains().items() if info.module.startswith("cic.envs.suite")]
 
@@ -34,18 +34,18 @@ def test_quaternions_as_mujocos() -> None:
 def test_between_two_poses_are_rotations() -> None:
     axes = rotations(8)
     before, after = Poses(np.zeros((len(axes) - 1, 3)), axes[:-1]), Poses(np.ones((len(axes) - 1, 3)), axes[1:])
-    half = mixed(before, after, 0.5)
+    half = interpolate(before, after, 0.5)
     np.testing.assert_allclose(
         half.axes @ half.axes.transpose(0, 2, 1), np.tile(np.eye(3), (len(axes) - 1, 1, 1)), atol=1e-9
     )
     np.testing.assert_allclose(np.linalg.det(half.axes), 1.0)
     np.testing.assert_allclose(half.positions, 0.5)
-    np.testing.assert_allclose(mixed(before, after, 0.0).axes, before.axes, atol=1e-9)
+    np.testing.assert_allclose(interpolate(before, after, 0.0).axes, before.axes, atol=1e-9)
 
 
-@pytest.mark.parametrize(("shape", "volume"), [(sphere, 4 / 3 * np.pi), (cylinder, 2 * np.pi), (box, 8.0)])
-def test_unit_shapes_are_closed_and_face_outwards(shape: object, volume: float) -> None:
-    vertices, faces = shape()  # type: ignore[operator]
+@pytest.mark.parametrize(("name", "volume"), [("sphere", 4 / 3 * np.pi), ("cylinder", 2 * np.pi), ("box", 8.0)])
+def test_unit_shapes_are_closed_and_face_outwards(name: str, volume: float) -> None:
+    vertices, faces = unit_mesh(name)
     a, b, c = (vertices[faces[:, i]].astype(np.float64) for i in range(3))
     signed = np.einsum("ni,ni->n", a, np.cross(b, c)) / 6
     assert (signed > -1e-9).all()
@@ -57,9 +57,9 @@ def test_every_visible_geom_is_drawn_where_it_is(name: str) -> None:
     env = envs.make(name, threads=1)
     env.reset(seed=0)
     model, poses = env.model, env.poses()
-    drawn = figure(model)
+    drawn = body_meshes(model)
     points: dict[int, list[np.ndarray]] = {}
-    for batch in drawn.batches:
+    for batch in drawn.meshes:
         positions, turns = batch.placed(poses)
         for geom, position, turn, scale in zip(batch.geoms, positions, turns, batch.scales, strict=True):
             matrix = np.zeros(9)

@@ -1,0 +1,86 @@
+"""What all viewers share: the agents and their skill maps, each loaded or computed once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from cic.core.types import Array
+from cic.explore.live_metrics import LiveMetrics
+from cic.explore.loaded_agent import LoadedAgent, load_agent
+from cic.explore.skill_map import SkillMap, make_map
+
+
+@dataclass(frozen=True)
+class ExploreOptions:
+    """Options of the command line."""
+
+    skill: Array | None = None
+    """First skill of the first agent; by default its own or a random one."""
+    seed: int = 0
+    count: int = 64
+    """Skills on the map."""
+    steps: int = 200
+    """Steps of each skill on the map."""
+    at: int | None = None
+    trust: bool = False
+    viewers: int = 16
+    """Maximum number of open pages."""
+
+
+@dataclass
+class AgentPool:
+    """Agents by name, loaded on first use."""
+
+    names: list[str]
+    options: ExploreOptions
+    _agents: dict[str, LoadedAgent] = field(default_factory=dict)
+    _maps: dict[str, SkillMap] = field(default_factory=dict)
+    _agents_lock: threading.Lock = field(default_factory=threading.Lock)
+    _maps_lock: threading.Lock = field(default_factory=threading.Lock)
+    _closing: threading.Event = field(default_factory=threading.Event)
+    _threads: list[threading.Thread] = field(default_factory=list)
+
+    def agent(self, name: str) -> LoadedAgent:
+        if name not in self.names:
+            raise KeyError(name)  # a page offers only these names
+        with self._agents_lock:
+            if name not in self._agents:
+                at = self.options.at if name == self.names[0] else None
+                self._agents[name] = load_agent(name, at=at, trust=self.options.trust)
+            return self._agents[name]
+
+    def skill_map(self, name: str) -> SkillMap:
+        """Return the map; the first call takes seconds, and concurrent calls wait for it."""
+        agent, options = self.agent(name), self.options
+        with self._maps_lock:
+            if name not in self._maps:
+                self._maps[name] = make_map(
+                    agent, count=options.count, steps=options.steps, seed=options.seed, stop=self._closing.is_set
+                )
+            return self._maps[name]
+
+    def fetch_map(self, name: str, on_map: Callable[[SkillMap], None], on_error: Callable[[str], None]) -> None:
+        """Compute the map in a separate thread, so that bodies keep moving."""
+
+        def work() -> None:
+            try:
+                on_map(self.skill_map(name))
+            except Exception as error:  # the page works without the map
+                if not self._closing.is_set():
+                    on_error(f"no map: {error}")
+
+        thread = threading.Thread(target=work, daemon=True)
+        self._threads = [*(known for known in self._threads if known.is_alive()), thread]
+        thread.start()
+
+    def close(self) -> None:
+        """Stop all simulations: physics must not outlive the interpreter."""
+        self._closing.set()
+        for thread in self._threads:
+            thread.join(10.0)
+
+    def live_metrics(self, name: str) -> LiveMetrics:
+        """Return new metrics for one viewer, with a copy of the objective."""
+        return LiveMetrics(self.agent(name), self.skill_map(name).reference)
