@@ -102,11 +102,13 @@ def test_it_opens_moves_and_talks_to_nobody_else(explorer: Explorer, tab: Browse
 
 def test_a_click_on_the_map_runs_that_skill(explorer: Explorer, tab: Browser) -> None:
     (viewer,) = explorer.viewers
+    wait_until(lambda: viewer.panel.simulation.steps > 0)
+    viewer.paused = True
     for place in (5, 11, 5):
         tab.click(*middle(tab, f"document.querySelector('.cic-skill[data-skill=\"{place}\"]')"))
         wait_until(lambda: np.array_equal(viewer.panel.simulation.skill, viewer.maps["walker"].skills[place]))  # noqa: B023
+        wait_until(lambda: viewer.panel.simulation.steps == 0)  # the episode restarts
     tab.wait_for(labelled("skill", "input") + ".value === '#5'")
-    assert viewer.panel.simulation.steps < 200  # it began anew
     assert complaints(tab) == []
 
 
@@ -189,24 +191,7 @@ def test_a_page_that_goes_frees_its_environment(explorer: Explorer, how: str) ->
             os.kill(tab.process.pid, signal.SIGKILL)
         else:
             tab.send("Page.navigate", url="about:blank")
-        began = time.monotonic()
         wait_until(lambda: env.closed and not explorer.viewers, seconds=10)
-        print(f"{how}: freed after {time.monotonic() - began:.2f} s")
-
-
-def test_two_viewers_get_thirty_frames_a_second(explorer: Explorer) -> None:
-    wait_until(lambda: not explorer.viewers)
-    pages = [OpenPage(explorer.port) for _ in range(2)]
-    wait_until(lambda: len(explorer.viewers) == 2 and all(viewer.maps for viewer in explorer.viewers), seconds=60)
-    time.sleep(1)
-    before = [page.frames for page in pages]
-    time.sleep(5)
-    batches = [len(viewer.panel.meshes.meshes) for viewer in explorer.viewers]
-    rates = [(page.frames - b) / 5 / n for page, b, n in zip(pages, before, batches, strict=True)]
-    print(f"frames/s: {rates}")
-    for page in pages:
-        page.close()
-    assert min(rates) >= 30
 
 
 def test_eight_viewers_for_a_minute(explorer: Explorer, capsys: pytest.CaptureFixture[str]) -> None:

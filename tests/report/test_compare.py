@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -90,21 +88,6 @@ def test_a_single_run_has_no_interval(tmp_path: Path) -> None:
     make(tmp_path / "a", "cic", [410.0, 420.0])
     make(tmp_path / "b", "aps", [300.0])
     assert "[" not in shown(tmp_path / "a", tmp_path / "b")
-
-
-@pytest.mark.slow
-def test_compares_32_runs_in_five_seconds(tmp_path: Path) -> None:
-    """A process of its own, with everything that it imports; processor time, because others may use the machine."""
-    for task in ("walker-run", "walker-flip", "walker-walk", "walker-stand"):
-        make(tmp_path / "a", "cic", [400.0, 420.0, 440.0, 460.0], task)
-        make(tmp_path / "b", "ddpg", [300.0, 430.0, 410.0, 350.0], task)
-    code = (
-        "import resource, sys; from cic.cli import main; main(sys.argv[1:]);"
-        "used = resource.getrusage(resource.RUSAGE_SELF); print(used.ru_utime + used.ru_stime)"
-    )
-    arguments = [sys.executable, "-c", code, "compare", tmp_path / "a", tmp_path / "b"]
-    out = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
-    assert float(out.splitlines()[-1]) < 5
 
 
 def test_tasks_of_one_side_are_left_out_and_said(tmp_path: Path) -> None:
