@@ -37,9 +37,9 @@ from cic.experiments.registry import experiments, get_experiment
 from cic.experiments.zero_shot import at_the_end
 from cic.report.figures import svgs
 from cic.runs.contents import Series
-from cic.sweep import work
-from cic.sweep.jobs import Job
+from cic.sweep import worker
 from cic.sweep.plan import Entry, read_plan
+from cic.sweep.specs import RunSpec
 from cic.training.settings import finetune_defaults
 
 SHORT = ["--set", "steps=160", "milestones=[]"]
@@ -217,7 +217,7 @@ def test_what_is_done_is_not_done_again(copy: Path, monkeypatch: pytest.MonkeyPa
     def refuse(*_: Any) -> None:
         raise AssertionError("was done already")
 
-    monkeypatch.setattr(work, "train_run", refuse)
+    monkeypatch.setattr(worker, "train_run", refuse)
     monkeypatch.setattr("cic.experiments.reproduction.measure", refuse)
     assert cli.main([*GRIDWORLD, str(copy)]) == 0
 
@@ -251,12 +251,12 @@ def test_a_failed_run_is_a_gap_that_a_rerun_fills(
 ) -> None:
     (broken,) = copy.glob("runs/pretrain-dads-*")
     shutil.rmtree(broken)
-    genuine, trained = work.train_run, []
+    genuine, trained = worker.train_run, []
 
-    def fail(job: Job, path: Path, source: Path | None) -> None:
+    def fail(spec: RunSpec, path: Path, source: Path | None) -> None:
         raise RuntimeError("the disk caught fire")
 
-    monkeypatch.setattr(work, "train_run", fail)
+    monkeypatch.setattr(worker, "train_run", fail)
     assert cli.main([*GRIDWORLD, str(copy)]) == 1
     said = capsys.readouterr()
     assert "the disk caught fire" in said.err
@@ -265,11 +265,11 @@ def test_a_failed_run_is_a_gap_that_a_rerun_fills(
     assert (summary["done"], summary["missing"]) == (3, [broken.name])
     assert "DADS, 4 skills (0 of 1 runs)" in _svg_text(copy)
 
-    def count(job: Job, path: Path, source: Path | None) -> None:
-        trained.append(job.folder)
-        genuine(job, path, source)
+    def count(spec: RunSpec, path: Path, source: Path | None) -> None:
+        trained.append(spec.folder)
+        genuine(spec, path, source)
 
-    monkeypatch.setattr(work, "train_run", count)
+    monkeypatch.setattr(worker, "train_run", count)
     assert cli.main([*GRIDWORLD, str(copy)]) == 0
     assert trained == [broken.name]
 

@@ -21,10 +21,10 @@ from cic.experiments.base import SCALES, Experiment, Setup
 from cic.experiments.registry import experiments
 from cic.runs.storage import write_json
 from cic.runs.untrusted_json import number, read_object
-from cic.sweep.completion import complete_configs
 from cic.sweep.cost import Measured, measure
+from cic.sweep.display import duration
 from cic.sweep.plan import Plan
-from cic.sweep.table import duration
+from cic.sweep.resolve import resolve_configs
 from cic.training.settings import PretrainConfig, finetune_defaults, pretrain_defaults
 
 _SECONDS = 0.3
@@ -45,7 +45,7 @@ def seconds(experiment: Experiment, scale: str, times: Times) -> float:
     """Of all its runs, one after another."""
     plan = Plan(tuple(run.entry for run in experiment.runs(Setup(scale))))
     total = 0.0
-    for config in complete_configs(plan).values():
+    for config in resolve_configs(plan).values():
         name = getattr(config, "domain", None) or envs.split_name(getattr(config, "task", ""))[0]
         plain = times.step(str(name))
         phase = "pretrain" if isinstance(config, PretrainConfig) else "finetune"

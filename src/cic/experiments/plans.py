@@ -7,18 +7,18 @@ from dataclasses import replace
 
 from cic.core.errors import UserError
 from cic.experiments.base import Experiment, Planned, Setup
-from cic.sweep.completion import make_jobs
 from cic.sweep.plan import Entry, Plan
+from cic.sweep.resolve import resolve
 
 
 def planned(experiment: Experiment, setup: Setup) -> list[Planned]:
     """The experiment's runs, each named by the folder that it will have: the same run has the same name everywhere."""
     found = experiment.runs(setup)
     try:
-        jobs = make_jobs(Plan(tuple(run.entry for run in found)))
+        specs = resolve(Plan(tuple(run.entry for run in found)))
     except UserError as error:
         raise UserError(f"{experiment.name}: {error}") from None
-    folders = {job.name: job.folder for job in jobs}
+    folders = {spec.name: spec.folder for spec in specs}
     return [
         Planned(
             run.variant,

@@ -60,18 +60,18 @@ def reproduce(name: str, options: ReproduceOptions) -> int:
         return 0
     if options.dry_run:
         from cic.sweep.command import print_cost
-        from cic.sweep.completion import make_jobs
+        from cic.sweep.resolve import resolve
 
-        print_cost(plan, make_jobs(plan))
+        print_cost(plan, resolve(plan))
         return 0
     _require_plotting()
-    from cic.sweep.run import Means, run_plan
+    from cic.sweep.driver import ExecutionOptions, run_plan
 
-    means = Means(options.address, options.slots, quiet=options.quiet)
+    execution = ExecutionOptions(options.address, options.slots, options.quiet)
     folder.prepare(options.scale)
     for experiment in chosen:
         folder.remember(experiment.name, setups[experiment.name], plans[experiment.name])
-    ended = run_plan(plan, str(folder.runs), means)
+    ended = run_plan(plan, str(folder.runs), execution)
     if ended.failed:
         print(ended.summary(str(folder.runs)), file=sys.stderr)
     drawn = [_draw(e, setups[e.name], plans[e.name], folder, measures=True, quiet=options.quiet) for e in chosen]

@@ -1,1 +1,1 @@
-"""Plans of many runs as data, and their execution: one after another, on this machine's cores, or on a Ray cluster."""
+"""Plans of many runs as data, and their execution with Ray on this machine or on a cluster."""

@@ -1,4 +1,4 @@
-"""`cic sweep`: what the command does once its flags are read, and the sweeps behind `--seeds` and several runs."""
+"""`cic sweep`, and the sweeps behind `cic pretrain --seeds` and `cic finetune RUN… --task DOMAIN`."""
 
 from __future__ import annotations
 
@@ -11,55 +11,52 @@ from typing import Any
 
 from cic import __version__
 from cic.core.errors import UserError
-from cic.sweep.jobs import Job
-from cic.sweep.leases import SECONDS
 from cic.sweep.plan import Plan, read_plan
+from cic.sweep.specs import RunSpec
 
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """A plan from a file, or from --objectives, --domains and --seeds; and how it is run."""
+    """A plan from a file or from --objectives, --domains and --seeds, and where it is executed."""
 
     out: str = "runs"
-    """Where the runs go: a folder that all nodes see, or a URL such as s3://bucket/sweep."""
+    """Where the runs are written: a folder that all nodes see, or a URL such as s3://bucket/sweep."""
     address: str | None = None
     """Join the Ray cluster at HOST:PORT (or auto, the one on this machine) instead of starting Ray on this machine."""
     slots: int | None = None
-    """Runs at once; by default as many as there are cores."""
+    """Runs at the same time; by default as many as there are cores."""
     cpus: float | None = None
-    """Cores per run; by default its threads."""
+    """Cores per run; by default one per thread."""
     gpus: float | None = None
-    """GPUs per run; 0.25 lets four runs share one."""
+    """GPUs per run; with 0.25, four runs share one."""
     memory: float | None = None
-    """GB per run; by default 1 and room for the replay."""
-    lease: float = SECONDS
-    """Seconds without a sign of life after which a run is taken over from its worker."""
+    """GB per run; by default 1 plus the replay buffer."""
     dry_run: bool = False
-    """Only say what the plan costs, from step times measured now on this machine."""
+    """Only estimate the cost of the plan, from step times measured now on this machine."""
     status: str | None = None
-    """Only say how far the sweep in this folder or URL is."""
+    """Only show the progress of the sweep in this folder or URL."""
     plan: Path | None = None
-    """Only write the plan to this file, to be read, edited and run."""
+    """Only write the plan to this file."""
     objectives: str | None = None
-    """Methods, by commas."""
+    """Methods, separated by commas."""
     domains: str | None = None
-    """Domains, by commas."""
+    """Domains, separated by commas."""
     seeds: str = "0"
     """0-4, or 0,3,7."""
     tasks: str = ""
-    """Finetune to these tasks, by commas; a domain stands for all its tasks."""
+    """Finetune to these tasks, separated by commas; a domain stands for all its tasks."""
     scratch: bool = False
-    """Also learn each task from scratch."""
+    """Also train each task from scratch."""
     scale: str = "laptop"
     """smoke, laptop or paper."""
     set: tuple[str, ...] = ()
-    """NAME=VALUE[,VALUE…] of the pre-trainings, finetune.NAME=… of the finetunings; all combinations are run."""
+    """NAME=VALUE[,VALUE…] for pre-trainings, finetune.NAME=… for finetunings; all combinations are run."""
     quiet: bool = False
     """Show no progress."""
 
 
 def sweep(file: Path | None, options: SweepOptions) -> int:
-    """The exit code: 0 if all is done, 1 if a run failed."""
+    """Return the exit code: 0 if all runs are done, 1 if a run failed."""
     if options.status is not None:
         print_status(options.status)
         return 0
@@ -68,15 +65,13 @@ def sweep(file: Path | None, options: SweepOptions) -> int:
         plan.write(options.plan)
         print(f"{options.plan}: {len(plan.runs)} runs; `cic sweep {options.plan} --out FOLDER` runs them")
         return 0
-    from cic.sweep.completion import make_jobs
+    from cic.sweep.resolve import resolve
 
-    jobs = [_with_needs(job, options) for job in make_jobs(plan)]
+    specs = [_with_resources(spec, options) for spec in resolve(plan)]
     if options.dry_run:
-        print_cost(plan, jobs)
+        print_cost(plan, specs)
         return 0
-    from cic.sweep.run import Means
-
-    return _finish(plan, jobs, options.out, Means(options.address, options.slots, options.lease, options.quiet))
+    return _execute(plan, specs, options.out, address=options.address, slots=options.slots, quiet=options.quiet)
 
 
 def _plan(file: Path | None, options: SweepOptions) -> Plan:
@@ -86,18 +81,18 @@ def _plan(file: Path | None, options: SweepOptions) -> Plan:
     if file is not None:
         given = {name for name in ("seeds", "tasks", "scale", "set") if getattr(options, name) != _DEFAULT[name]}
         if given:
-            raise UserError(f"--{min(given)} makes a plan, but {file} is one already: edit it, or drop the flag")
+            raise UserError(f"--{min(given)} is for a new plan, but {file} is a plan: edit it, or remove the flag")
         plan = read_plan(file)
         if plan.version != __version__:
             print(f"cic: {file} was made by cic {plan.version}; its defaults may differ here", file=sys.stderr)
         return plan
-    from cic.sweep.grid import Grid, parse_seeds
+    from cic.sweep.grid import RunGrid, parse_seeds
 
     if (options.objectives is None) != (options.domains is None):
-        raise UserError("--objectives and --domains go together")
+        raise UserError("--objectives and --domains must be given together")
     if options.scratch and not options.tasks:
         raise UserError("--scratch needs --tasks")
-    return Grid(
+    return RunGrid(
         objectives=_words(options.objectives),
         domains=_words(options.domains),
         seeds=parse_seeds(options.seeds),
@@ -115,54 +110,52 @@ def _words(text: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word.strip() for word in (text or "").split(",") if word.strip()))
 
 
-def _with_needs(job: Job, options: SweepOptions) -> Job:
+def _with_resources(spec: RunSpec, options: SweepOptions) -> RunSpec:
     given = {name: getattr(options, name) for name in ("cpus", "gpus", "memory") if getattr(options, name) is not None}
-    return dataclasses.replace(job, needs=dataclasses.replace(job.needs, **given)) if given else job
+    return dataclasses.replace(spec, needs=dataclasses.replace(spec.needs, **given)) if given else spec
 
 
-def _finish(plan: Plan, jobs: Sequence[Job], out: str, means: Any) -> int:
-    from cic.sweep.run import run_plan
+def _execute(plan: Plan, specs: Sequence[RunSpec], out: str, **options: Any) -> int:
+    from cic.sweep.driver import ExecutionOptions, run_plan
 
-    ended = run_plan(plan, out, means, jobs)
+    ended = run_plan(plan, out, ExecutionOptions(**options), specs)
     print(ended.summary(out))
     return 1 if ended.failed else 0
 
 
 def run_small(plan: Plan, out: Path | None, quiet: bool) -> int:
-    """The sweeps behind `cic pretrain --seeds` and `cic finetune RUN… --task DOMAIN`."""
-    from cic.sweep.completion import make_jobs
-    from cic.sweep.run import Means
+    """Execute the plan of `cic pretrain --seeds` or `cic finetune RUN… --task DOMAIN`."""
+    from cic.sweep.resolve import resolve
 
-    return _finish(plan, make_jobs(plan), str(out or "runs"), Means(quiet=quiet))
+    return _execute(plan, resolve(plan), str(out or "runs"), quiet=quiet)
 
 
 def print_status(where: str) -> None:
     from rich.console import Console
 
-    from cic.sweep.status import read_status, rows
-    from cic.sweep.storage import open_storage
-    from cic.sweep.table import table
+    from cic.sweep.display import progress_table
+    from cic.sweep.status import group, read_status
+    from cic.sweep.store import Store
 
-    progress = read_status(open_storage(where))
-    Console().print(table(rows(progress)))
+    progress = read_status(Store(where))
+    Console().print(progress_table(group(progress)))
     for run in progress:
         if run.state == "failed":
-            print(f"failed: {run.job.name} ({where}/{run.job.folder}): {run.message}")
+            print(f"failed: {run.spec.name} ({where}/{run.spec.folder}): {run.message}")
 
 
-def print_cost(plan: Plan, jobs: Sequence[Job]) -> None:
-    from cic.sweep.completion import complete_configs
+def print_cost(plan: Plan, specs: Sequence[RunSpec]) -> None:
     from cic.sweep.cost import estimate
+    from cic.sweep.resolve import resolve_configs
 
-    configs = complete_configs(plan)
-    by_folder = {job.folder: configs[job.name] for job in jobs}
-    print(estimate(jobs, by_folder, lambda text: print(f"cic: {text}", file=sys.stderr, flush=True)).text())
+    found = estimate(specs, resolve_configs(plan), lambda text: print(f"cic: {text}", file=sys.stderr, flush=True))
+    print(found.text())
 
 
 def finetunings(
     runs: Sequence[Path], task: str, seeds: Iterable[int] | None, settings: dict[str, Any], at: int | None
 ) -> Plan:
-    """Existing pre-trainings to a task, or to all tasks of a domain; seeds by default those of the pre-trainings."""
+    """Return a plan that finetunes runs to a task, or to all tasks of a domain; by default with their own seeds."""
     from cic.runs.folder import Run
     from cic.sweep.grid import tasks_of
     from cic.sweep.plan import Entry

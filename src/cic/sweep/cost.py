@@ -1,7 +1,7 @@
-"""What a plan will cost: steps are timed on this machine, now, and the scheduler is simulated with those times.
+"""The cost of a plan, from step times measured now on this machine.
 
-Runs of one shape (method, domain, learner, sizes) share a measurement. It is a short run from scratch with a small
-warm-up and without compilation, so long runs, which are compiled, cost somewhat less than is said here.
+Runs that differ only in seed, length or task of a domain share a measurement: a short run from scratch with a small
+warm-up and without compilation. Long runs are compiled and take somewhat less time than the estimate.
 """
 
 from __future__ import annotations
@@ -17,51 +17,40 @@ from typing import Any
 from cic import envs
 from cic.api import finetune, pretrain
 from cic.core.config import to_dict
-from cic.sweep.jobs import Job
-from cic.sweep.simulation import critical_path, simulate
-from cic.sweep.table import duration
+from cic.sweep.display import duration
+from cic.sweep.specs import RunSpec
 from cic.training.relabelled_replay import LATEST
 from cic.training.settings import FinetuneSettings, LoopConfig, PretrainConfig
 
-WORKERS = (1, 8, 64, 512)
 _UPDATES = (8, 200)
-"""Timed updates: few, and more where they are quick."""
+"""Timed updates: few, and more if they are fast."""
 _QUICK_SECONDS = 1.0
-_SAME_SHAPE = {
-    "seed",
-    "steps",
-    "warmup",
-    "milestones",
-    "log_every",
-    "checkpoint_every",
-    "replay",
-    "wandb",
-    "scale",
-    "skill",
-}
+_IRRELEVANT = {"seed", "steps", "warmup", "milestones", "log_every", "checkpoint_every", "replay"}
+_IRRELEVANT |= {"wandb", "scale", "skill"}
+"""Settings that do not change the time of a step."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Of one shape of run."""
+    """Times and sizes of a short run."""
 
     plain: float
-    """Seconds per step before the updates begin."""
+    """Seconds per step without updates."""
     learning: float
-    """Seconds per step with its share of updates."""
+    """Seconds per step with updates."""
     weights: int
-    """Bytes of an agent's weights in a milestone."""
+    """Bytes of the weights in a milestone."""
     checkpoint: int
-    """Bytes of a checkpoint without its replay."""
+    """Bytes of a checkpoint without the replay buffer."""
     replay: float
-    """Bytes per step in it."""
+    """Bytes per step in the replay buffer."""
 
     def seconds(self, config: LoopConfig[Any]) -> float:
-        idle = min(config.warmup + _ending(config), config.steps)  # steps that bring no update
+        idle = min(config.warmup + _ending(config), config.steps)  # steps without updates
         return idle * self.plain + (config.steps - idle) * self.learning + _evaluation_steps(config) * self.plain
 
     def bytes(self, config: LoopConfig[Any], prior: int) -> float:
-        """On disk at the end: two checkpoints, and the milestones or what was inherited, so many steps of it."""
+        """Return the disk space at the end: two checkpoints, the milestones or the inherited weights, `prior` steps."""
         kept = self.replay * min(config.steps, config.replay)
         others = len([step for step in getattr(config, "milestones", (0,)) if step <= config.steps])
         return 2 * (self.checkpoint + kept) + others * self.weights + self.replay * prior
@@ -69,33 +58,37 @@ class Measured:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of a whole plan."""
+    """The cost of a plan."""
 
-    jobs: Sequence[Job]
+    specs: Sequence[RunSpec]
     seconds: dict[str, float]
     """By folder."""
     disk: float
+    """Bytes."""
 
     def text(self) -> str:
-        """A few lines and a small table."""
-        counts = {kind: sum(job.kind == kind for job in self.jobs) for kind in ("pretrain", "finetune")}
-        take: Callable[[Job], float] = lambda job: self.seconds[job.folder]  # noqa: E731
-        gpu = sum(take(job) * job.needs.gpus for job in self.jobs) / 3600
-        core = sum(take(job) * job.needs.cpus for job in self.jobs) / 3600
-        path = critical_path(self.jobs, take)
-        lines = [
-            f"{len(self.jobs)} runs: {counts['pretrain']} pre-trainings, {counts['finetune']} finetunings",
-            f"{_hours(core)} core-hours"
-            + (f", {_hours(gpu)} GPU-hours" if gpu else "")
-            + f", {self.disk / 1e9:,.2f} GB of disk",
-            f"critical path {duration(sum(map(take, path)))}: {' → '.join(job.name for job in path)}",
-            "",
-            f"{'workers':>8} {'time':>10} {'idle':>6}",
-        ]
-        for workers in WORKERS:
-            found = simulate(self.jobs, take, workers)
-            lines.append(f"{workers:>8} {duration(found.seconds):>10} {found.idle:>6.0%}")
-        return "\n".join(lines)
+        counts = {kind: sum(spec.kind == kind for spec in self.specs) for kind in ("pretrain", "finetune")}
+        gpu = sum(self.seconds[spec.folder] * spec.needs.gpus for spec in self.specs) / 3600
+        core = sum(self.seconds[spec.folder] * spec.needs.cpus for spec in self.specs) / 3600
+        path = self.critical_path()
+        longest = duration(sum(self.seconds[spec.folder] for spec in path))
+        return "\n".join(
+            [
+                f"{len(self.specs)} runs: {counts['pretrain']} pre-trainings, {counts['finetune']} finetunings",
+                f"{_hours(core)} core-hours"
+                + (f", {_hours(gpu)} GPU-hours" if gpu else "")
+                + f", {self.disk / 1e9:,.2f} GB of disk",
+                f"critical path {longest}: {' → '.join(spec.name for spec in path)}",
+            ]
+        )
+
+    def critical_path(self) -> list[RunSpec]:
+        """Return the chain of runs that takes the longest; with any number of workers, the sweep takes that long."""
+        longest: dict[str, tuple[float, list[RunSpec]]] = {}
+        for spec in self.specs:  # dependencies come first
+            seconds, before = max((longest[folder] for folder in spec.after), key=lambda one: one[0], default=(0.0, []))
+            longest[spec.folder] = seconds + self.seconds[spec.folder], [*before, spec]
+        return max(longest.values(), key=lambda one: one[0], default=(0.0, []))[1]
 
 
 def _hours(value: float) -> str:
@@ -103,32 +96,40 @@ def _hours(value: float) -> str:
 
 
 def estimate(
-    jobs: Sequence[Job], configs: dict[str, LoopConfig[Any]], say: Callable[[str], None] = lambda text: None
+    specs: Sequence[RunSpec], configs: dict[str, LoopConfig[Any]], say: Callable[[str], None] = lambda text: None
 ) -> Cost:
-    """Measure each shape of run once. `configs` are the complete ones, by folder."""
-    shapes: dict[str, Measured] = {}
+    """Estimate the cost of runs.
+
+    Args:
+        specs: The runs.
+        configs: Their complete configs, by name.
+        say: Receives a line per measurement.
+    """
+    names = {spec.folder: spec.name for spec in specs}
+    measured: dict[str, Measured] = {}
     seconds, disk = {}, 0.0
-    for job in jobs:
-        config = configs[job.folder]
-        shape = _shape(config)
-        if shape not in shapes:
-            say(f"timing {job.kind} of {job.method} in {job.domain}")
-            shapes[shape] = measure(config)
-        seconds[job.folder] = shapes[shape].seconds(config)
-        disk += shapes[shape].bytes(config, _prior_steps(config, configs.get(job.source or "")))
-    return Cost(jobs, seconds, disk)
+    for spec in specs:
+        config = configs[spec.name]
+        key = _measurement_key(config)
+        if key not in measured:
+            say(f"timing {spec.kind} of {spec.method} in {spec.domain}")
+            measured[key] = measure(config)
+        seconds[spec.folder] = measured[key].seconds(config)
+        source = configs.get(names.get(spec.source or "", ""))
+        disk += measured[key].bytes(config, _prior_steps(config, source))
+    return Cost(specs, seconds, disk)
 
 
-def _shape(config: LoopConfig[Any]) -> str:
-    """What decides a step's time. Tasks of a domain share it, and finetunings of all methods do."""
-    content = {name: value for name, value in to_dict(config).items() if name not in _SAME_SHAPE}
+def _measurement_key(config: LoopConfig[Any]) -> str:
+    """Return the settings that decide the time of a step. Tasks of a domain share it."""
+    content = {name: value for name, value in to_dict(config).items() if name not in _IRRELEVANT}
     if isinstance(config, FinetuneSettings):
         content["task"] = envs.split_name(config.task)[0]
     return json.dumps(content, sort_keys=True)
 
 
 def measure(config: LoopConfig[Any]) -> Measured:
-    """A short run in a folder that is thrown away; a longer one where that was over at once."""
+    """Time a short run in a temporary folder, and a longer one if that took less than a second."""
     few, many = _UPDATES
     found, took = _timed(config, few)
     return found if took > _QUICK_SECONDS else _timed(config, many)[0]
@@ -138,7 +139,7 @@ def _timed(config: LoopConfig[Any], updates: int) -> tuple[Measured, float]:
     batch, copies = config.learning.batch, config.num_envs
     warm = max(64, 4 * copies)
     steps = warm + updates * config.update_every
-    quarter = max(copies, min((steps - warm) // 4, warm // 2))  # at least two lines before the updates begin
+    quarter = max(copies, min((steps - warm) // 4, warm // 2))  # at least two log lines before the updates
     short: dict[str, Any] = {"steps": steps, "warmup": warm, "log_every": quarter, "compile": "off", "wandb": False}
     short |= {"checkpoint_every": steps, "replay": max(4 * steps, 2 * batch)}
     with tempfile.TemporaryDirectory(prefix="cic-") as scratch:
@@ -155,7 +156,7 @@ def _timed(config: LoopConfig[Any], updates: int) -> tuple[Measured, float]:
         sizes = {file.name: file.stat().st_size for file in last.iterdir()}
     times = [(line["step"], line["time/unix"]) for line in lines]
     early = [pair for pair in times if pair[0] <= warm]
-    late = [pair for pair in times if pair[0] > warm][:-1] or times[-2:]  # the last line comes after the evaluation
+    late = [pair for pair in times if pair[0] > warm][:-1] or times[-2:]  # the last line follows the evaluation
     replay = sizes.pop("replay.safetensors")
     found = Measured(
         plain=_slope(early),
@@ -173,21 +174,21 @@ def _slope(points: list[tuple[int, float]]) -> float:
 
 
 def _ending(config: LoopConfig[Any]) -> int:
-    """Steps at the end in which nothing is learned: a library is made, or it is checked what was learned."""
+    """Return the number of steps at the end without updates: library collection, or the final comparison."""
     if isinstance(config, PretrainConfig):
         return config.library_skills * config.library_starts * config.library_steps
     return config.check_steps if isinstance(config, FinetuneSettings) else 0
 
 
 def _prior_steps(config: LoopConfig[Any], before: LoopConfig[Any] | None) -> int:
-    """Steps of its pre-training that a finetuning copies."""
+    """Return the number of pre-training steps that a finetuning copies."""
     if not isinstance(config, FinetuneSettings) or before is None or config.prior_data == 0:
         return 0
     return min(LATEST, before.steps, before.replay)
 
 
 def _evaluation_steps(config: LoopConfig[Any]) -> float:
-    """Steps of a finetuning's evaluations, which are not counted among its own."""
+    """Return the number of evaluation steps, which are not part of the budget."""
     if not isinstance(config, FinetuneSettings):
         return 0.0
     known = envs.domains().get(envs.split_name(config.task)[0])

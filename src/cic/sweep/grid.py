@@ -1,10 +1,11 @@
-"""Plans from a few options: methods × domains × seeds × settings, and their finetunings."""
+"""Plans as grids: methods × domains × seeds × settings, and their finetunings."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
 import json
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,22 +19,22 @@ Settings = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Grid:
-    """Everything that is crossed."""
+class RunGrid:
+    """The values that a plan combines."""
 
     objectives: tuple[str, ...]
     domains: tuple[str, ...]
     seeds: tuple[int, ...] = (0,)
     scale: str = "laptop"
     tasks: tuple[str, ...] = ()
-    """Each pre-training is finetuned to those of its domain; a domain's name stands for all its tasks."""
+    """Each pre-training is finetuned to the tasks of its domain; the name of a domain stands for all its tasks."""
     scratch: bool = False
-    """Also learn each task from scratch."""
+    """Also train each task from scratch."""
     settings: tuple[str, ...] = ()
-    """`lr=1e-3,3e-4`: of pre-trainings; `finetune.steps=1000`: of finetunings."""
+    """`lr=1e-3,3e-4` for pre-trainings, `finetune.steps=1000` for finetunings."""
 
     def plan(self) -> Plan:
-        """A pre-training for each combination, with its finetunings."""
+        """Return one pre-training per combination, with its finetunings."""
         crossed = list(_crossed(self.settings))
         tasks = [task for name in self.tasks for task in tasks_of(name)]
         runs: list[Entry] = []
@@ -50,7 +51,7 @@ class Grid:
                     runs.append(Entry(f"scratch-{task}-s{seed}{label}", "finetune", config))
         lost = [task for task in tasks if not self.scratch and envs.split_name(task)[0] not in self.domains]
         if lost:
-            raise UserError(f"no pre-training in the plan serves {', '.join(lost)}: add the domain to --domains")
+            raise UserError(f"no pre-training in the plan has the domain of {', '.join(lost)}: add it to --domains")
         return Plan(tuple(runs))
 
 
@@ -60,7 +61,7 @@ def pretraining(name: str, domain: str, objective: str, seed: int, scale: str, s
 
 
 def finetuning(before: Entry, task: str, seed: int, settings: Settings) -> Entry:
-    """One of the tasks that a pre-training serves."""
+    """Return a finetuning of a pre-training of the plan."""
     short = envs.split_name(task)[1] or "task"
     return Entry(
         f"{before.name}-{short}{_label(settings)}", "finetune", {"task": task, "seed": seed, **settings}, (before.name,)
@@ -68,14 +69,14 @@ def finetuning(before: Entry, task: str, seed: int, settings: Settings) -> Entry
 
 
 def tasks_of(name: str) -> list[str]:
-    """A task, or all tasks of a domain."""
+    """Return the task of that name, or all tasks of the domain of that name."""
     domain, task = envs.split_name(name)
     known = envs.domains().get(domain)
     return [f"{domain}-{one}" for one in known.tasks] if known and task is None else [name]
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """`0-4,7` → 0, 1, 2, 3, 4, 7."""
+    """Parse seeds: `0-4,7` → 0, 1, 2, 3, 4, 7."""
     seeds: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
@@ -83,13 +84,15 @@ def parse_seeds(text: str) -> tuple[int, ...]:
             raise UserError(f'seeds are numbers and ranges such as 0-4 or 0,3,7, not "{text}"')
         low, high = int(first), int(last or first)
         if high < low or high - low >= 100_000:
-            raise UserError(f'the seeds "{part}" are no range: write the smaller number first, at most 100,000 of them')
+            raise UserError(
+                f'the seeds "{part}" are not a range: write the smaller number first, at most 100,000 seeds'
+            )
         seeds.extend(range(low, high + 1))
     return tuple(dict.fromkeys(seeds))
 
 
 def parse_setting(text: str) -> tuple[str, list[Any]]:
-    """`lr=1e-3,3e-4` → lr, [0.001, 0.0003]; what is not JSON is a word."""
+    """Parse a setting: `lr=1e-3,3e-4` → lr, [0.001, 0.0003]. Values that are not JSON are strings."""
     name, equals, values = text.partition("=")
     if not equals or not name or not values:
         raise UserError(f'a setting is NAME=VALUE[,VALUE…], not "{text}"')
@@ -107,7 +110,7 @@ def _word(text: str) -> Any:
 
 
 def _crossed(settings: Sequence[str]) -> Iterable[tuple[str, Settings, Settings]]:
-    """Every combination: a label for what varies, the pre-training's settings, the finetuning's."""
+    """Yield each combination: a label of the varied settings, settings of the pre-training, of the finetuning."""
     parsed = dict(parse_setting(text) for text in settings)
     for values in itertools.product(*parsed.values()):
         chosen = dict(zip(parsed, values, strict=True))
@@ -126,7 +129,7 @@ def _short(value: Any) -> str:
 
 
 def differences(config: LoopConfig[Any], default: LoopConfig[Any]) -> Settings:
-    """The settings in which a config differs from another of its kind, flat, as `override` takes them."""
+    """Return the settings in which two configs differ, flat, as `override` takes them."""
     found: Settings = {}
     for field in dataclasses.fields(config):
         mine, theirs = getattr(config, field.name), getattr(default, field.name)
@@ -142,7 +145,7 @@ def differences(config: LoopConfig[Any], default: LoopConfig[Any]) -> Settings:
 
 
 def of_config(config: PretrainConfig[Any, Any], seeds: Iterable[int]) -> Plan:
-    """One pre-training with several seeds: `cic pretrain --seeds`."""
+    """Return a plan of one pre-training with several seeds, for `cic pretrain --seeds`."""
     main = {name: getattr(config, name) for name in ("domain", "objective", "scale", "preset", "learner")}
     rest = differences(config, pretrain_defaults(**main))
     return Plan(
@@ -151,3 +154,11 @@ def of_config(config: PretrainConfig[Any, Any], seeds: Iterable[int]) -> Plan:
             for seed in seeds
         )
     )
+
+
+def __getattr__(name: str) -> Any:
+    """Keep the old name of `RunGrid` for one release."""
+    if name == "Grid":
+        warnings.warn("cic.sweep.grid.Grid is now cic.sweep.grid.RunGrid", DeprecationWarning, stacklevel=2)
+        return RunGrid
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

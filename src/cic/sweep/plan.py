@@ -1,12 +1,12 @@
-"""A plan: run configs and their dependencies in one JSON file that a person can read and edit.
+"""A plan: run configs and their dependencies in one JSON file that can be read and edited.
 
     {"format": 1, "version": "0.2.0", "runs": [
      {"name": "cic-walker-s0", "kind": "pretrain", "config": {"domain": "walker", "objective": "cic", "seed": 0}},
      {"name": "cic-walker-s0-run", "kind": "finetune", "after": ["cic-walker-s0"], "config": {"task": "walker-run"}}
     ]}
 
-`config` holds what differs from the defaults, as `cic.pretrain` and `cic.finetune` take it. A name is how the plan's
-runs refer to each other; a run's folder follows from its complete config (`cic.sweep.completion`).
+`config` contains the settings that differ from the defaults, as `cic.pretrain` and `cic.finetune` take them. Runs refer
+to each other by name; the folder of a run follows from its complete config (`cic.sweep.resolve`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import dataclasses
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,28 +23,29 @@ from cic import __version__
 from cic.core.config import from_dict, require
 from cic.core.errors import UserError, unknown
 from cic.core.files import read_regular
+from cic.core.imports import imported
 
 FORMAT = 1
 _BYTES = 256 << 20
-_FIELDS = {"format", "version", "runs"}
+_FIELDS = {"format", "version", "imports", "runs"}
 
 
 @dataclass(frozen=True)
-class Needs:
-    """What a run takes of its node while it runs."""
+class Resources:
+    """Resources that a run occupies on its node."""
 
     cpus: float = 1.0
     gpus: float = 0.0
-    """A fraction lets several runs share one."""
+    """With a fraction, several runs share one GPU."""
     memory: float = 1.0
     """GB."""
 
     def __post_init__(self) -> None:
         for name, value in dataclasses.asdict(self).items():
-            require(0 <= value < 1e6, f"{name} of a run's needs must be a number from 0, not {value}")
+            require(0 <= value < 1e6, f"{name} of a run's needs must be at least 0 and below 1e6, not {value}")
         require(
             self.gpus <= 1 or float(self.gpus).is_integer(),
-            f"a run needs a fraction of one GPU or whole ones, not {self.gpus}",
+            f"a run needs a fraction of one GPU or a whole number of GPUs, not {self.gpus}",
         )
 
 
@@ -55,12 +57,12 @@ class Entry:
     kind: Literal["pretrain", "finetune"]
     config: dict[str, Any]
     after: tuple[str, ...] = ()
-    """Runs that must be done before. A finetuning continues the pre-training among them; without one it learns from
+    """Runs that must be finished before. A finetuning continues the pre-training among them; without one it trains from
     scratch."""
     pretrained: str | None = None
-    """For a finetuning of a run that is no part of the plan: its folder."""
-    needs: Needs | None = None
-    """By default a CPU per thread, a GPU if the device is one, and memory for the replay."""
+    """Folder of the pre-training of a finetuning, if that run is not part of the plan."""
+    needs: Resources | None = None
+    """By default one CPU per thread, one GPU if the device is one, and memory for the replay buffer."""
 
     def __post_init__(self) -> None:
         require(bool(self.name) and self.name.isprintable(), f"a run's name must be printable, not {self.name!r}")
@@ -69,30 +71,35 @@ class Entry:
 
 @dataclass(frozen=True)
 class Plan:
-    """Runs in an order in which they can be done; every dependency exists and nothing waits for itself."""
+    """Runs, sorted so that each follows its dependencies."""
 
     runs: tuple[Entry, ...]
     version: str = field(default=__version__, compare=False)
-    """The cic that made it."""
+    """The version of cic that made the plan."""
+    imports: tuple[str, ...] = field(default_factory=lambda: tuple(imported()))
+    """The user's modules (by name) and files (by absolute path) that the runs need, as `--import` takes them."""
 
     def __post_init__(self) -> None:
         names = [entry.name for entry in self.runs]
         known = set(names)
         if len(known) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            raise UserError(f'the plan names two runs "{twice}": give each a name of its own')
+            raise UserError(f'the plan names two runs "{twice}": give each run its own name')
         for entry in self.runs:
             for other in entry.after:
                 if other not in known:
                     raise UserError(
-                        f'"{entry.name}" waits for a run that the plan lacks: {unknown("run", other, known)}'
+                        f'"{entry.name}" depends on a run that the plan lacks: {unknown("run", other, known)}'
                     )
-        object.__setattr__(self, "runs", _ordered(self.runs))
+        object.__setattr__(self, "runs", _sorted(self.runs))
 
     def to_text(self) -> str:
-        """JSON, a run per line."""
+        """Return JSON with one run per line."""
         lines = ",\n".join(f"  {json.dumps(_plain(entry))}" for entry in self.runs)
-        return f'{{\n "format": {FORMAT},\n "version": {json.dumps(self.version)},\n "runs": [\n{lines}\n ]\n}}\n'
+        header = f' "format": {FORMAT},\n "version": {json.dumps(self.version)},\n'
+        if self.imports:
+            header += f' "imports": {json.dumps(self.imports)},\n'
+        return f'{{\n{header} "runs": [\n{lines}\n ]\n}}\n'
 
     def write(self, path: Path) -> None:
         try:
@@ -113,7 +120,7 @@ def read_plan(path: Path) -> Plan:
 
 
 def plan_from_text(text: str, where: str = "the plan") -> Plan:
-    """What `to_text` wrote or a person did; every mistake is named."""
+    """Read what `to_text` or a person wrote."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -123,19 +130,23 @@ def plan_from_text(text: str, where: str = "the plan") -> Plan:
     if data["format"] != FORMAT:
         raise UserError(
             f"{where} was made by another version of cic ({data.get('version', '?')}, plan format {data['format']}; "
-            f"this one, {__version__}, reads {FORMAT}): make it anew with this version"
+            f"this one, {__version__}, reads {FORMAT}): make the plan again with this version"
         )
     for name in data:
         if name not in _FIELDS:
             raise unknown(f"field of {where}", name, _FIELDS)
+    imports = data.get("imports", [])
+    if not isinstance(imports, list) or not all(isinstance(name, str) for name in imports):
+        raise UserError(f"imports of {where} must be a list of modules and files, not {imports!r}")
     return Plan(
         tuple(from_dict(Entry, run, f"run {number} of {where}") for number, run in enumerate(data["runs"], 1)),
         str(data.get("version", "?")),
+        tuple(imports),
     )
 
 
 def _plain(entry: Entry) -> dict[str, Any]:
-    """The fields that say something."""
+    """Return the fields that differ from their defaults."""
     content = {"name": entry.name, "kind": entry.kind, "config": entry.config}
     if entry.after:
         content["after"] = list(entry.after)
@@ -146,32 +157,11 @@ def _plain(entry: Entry) -> dict[str, Any]:
     return content
 
 
-def _ordered(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """Dependencies first, else in the order given (Kahn 1962)."""
-    left = {entry.name: entry for entry in entries}
-    waits = {name: set(entry.after) for name, entry in left.items()}
-    followers: dict[str, list[str]] = {name: [] for name in left}
-    for name, others in waits.items():
-        for other in others:
-            followers[other].append(name)
-    ready = [name for name, others in waits.items() if not others]
-    order: list[Entry] = []
-    for name in ready:  # grows while it is walked
-        order.append(left.pop(name))
-        for follower in followers[name]:
-            waits[follower].discard(name)
-            if not waits[follower]:
-                ready.append(follower)
-    if left:
-        circle = _circle(next(iter(left)), {name: waits[name] for name in left})
-        raise UserError(f"the plan goes in a circle, so none of these can begin: {' → '.join(circle)}")
-    return tuple(order)
-
-
-def _circle(name: str, waits: dict[str, set[str]]) -> list[str]:
-    path = [name]
-    while True:
-        name = min(waits[path[-1]])  # each of those left waits for one of those left
-        if name in path:
-            return [*path[path.index(name) :], name][::-1]
-        path.append(name)
+def _sorted(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Sort dependencies first, otherwise in the order given."""
+    by_name = {entry.name: entry for entry in entries}
+    graph = TopologicalSorter({name: entry.after for name, entry in by_name.items()})
+    try:
+        return tuple(by_name[name] for name in graph.static_order())
+    except CycleError as error:
+        raise UserError(f"the plan has circular dependencies: {' → '.join(error.args[1])}") from None

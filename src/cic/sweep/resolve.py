@@ -1,4 +1,4 @@
-"""From a plan to its jobs: complete configs, checked, and the folders that follow from them."""
+"""From a plan to run specs: complete, checked configs and the folders that follow from them."""
 
 from __future__ import annotations
 
@@ -11,59 +11,61 @@ from cic import envs
 from cic.api import continuing, starting_point
 from cic.core.config import to_dict
 from cic.core.errors import UserError
-from cic.sweep.jobs import Job
-from cic.sweep.plan import Entry, Needs, Plan
+from cic.core.imports import import_first
+from cic.sweep.plan import Entry, Plan, Resources
+from cic.sweep.specs import RunSpec
 from cic.training.settings import LoopConfig, finetune_defaults, override, pretrain_defaults
 
 _DEFAULTS = {
     "pretrain": ("domain", "objective", "scale", "preset", "learner"),
     "finetune": ("task", "scale", "learner"),
 }
-"""Settings that decide what the other settings are."""
+"""Settings on which the defaults of the other settings depend."""
 _PROCESS_GB = 1.0
-_REPLAY_GB = 1e-6  # per step: 1 kB is more than a step of any built-in domain takes
+_REPLAY_GB = 1e-6  # per step: no built-in domain needs more than 1 kB per step
 
 
-def make_jobs(plan: Plan) -> list[Job]:
-    """In the plan's order. Mistakes in configs are named with their run."""
-    return [job for job, _ in _complete_all(plan)]
+def resolve(plan: Plan) -> list[RunSpec]:
+    """Return the runs of a plan in its order. Imports the user's modules that the plan names."""
+    return [spec for spec, _ in _resolve(plan)]
 
 
-def complete_configs(plan: Plan) -> dict[str, LoopConfig[Any]]:
-    """The whole config of each run, by name."""
-    return {job.name: config for job, config in _complete_all(plan)}
+def resolve_configs(plan: Plan) -> dict[str, LoopConfig[Any]]:
+    """Return the complete config of each run, by name."""
+    return {spec.name: config for spec, config in _resolve(plan)}
 
 
-def _complete_all(plan: Plan) -> list[tuple[Job, LoopConfig[Any]]]:
-    jobs: dict[str, Job] = {}
+def _resolve(plan: Plan) -> list[tuple[RunSpec, LoopConfig[Any]]]:
+    import_first(list(plan.imports))
+    specs: dict[str, RunSpec] = {}
     configs: dict[str, LoopConfig[Any]] = {}
     folders: dict[str, str] = {}
     for entry in plan.runs:
         try:
-            source = _source(entry, jobs)
-            config, at = complete(entry, None if source is None else configs[source])
+            source = _source(entry, specs)
+            config, at = _complete(entry, None if source is None else configs[source])
         except UserError as error:
             raise UserError(f'run "{entry.name}" of the plan: {error}') from None
-        job = _job(entry, config, at, jobs, source)
-        if job.folder in folders:
-            raise UserError(f'"{folders[job.folder]}" and "{entry.name}" are the same run: drop one of them')
-        folders[job.folder] = entry.name
-        jobs[entry.name], configs[entry.name] = job, config
-    return [(job, configs[name]) for name, job in jobs.items()]
+        spec = _spec(entry, config, at, specs, source)
+        if spec.folder in folders:
+            raise UserError(f'"{folders[spec.folder]}" and "{entry.name}" are the same run: remove one of them')
+        folders[spec.folder] = entry.name
+        specs[entry.name], configs[entry.name] = spec, config
+    return [(spec, configs[name]) for name, spec in specs.items()]
 
 
-def _source(entry: Entry, jobs: dict[str, Job]) -> str | None:
-    """The name of the pre-training that a finetuning continues."""
-    found = [name for name in entry.after if jobs[name].kind == "pretrain"] if entry.kind == "finetune" else []
+def _source(entry: Entry, specs: dict[str, RunSpec]) -> str | None:
+    """Return the name of the pre-training that a finetuning continues."""
+    found = [name for name in entry.after if specs[name].kind == "pretrain"] if entry.kind == "finetune" else []
     if len(found) + (entry.pretrained is not None) > 1:
         raise UserError("a finetuning continues one pre-training, not several")
     if entry.kind == "pretrain" and entry.pretrained is not None:
-        raise UserError("a pre-training continues no other run: drop `pretrained`")
+        raise UserError("a pre-training continues no other run: remove `pretrained`")
     return found[0] if found else None
 
 
-def complete(entry: Entry, before: LoopConfig[Any] | None) -> tuple[LoopConfig[Any], int | None]:
-    """The whole config, checked, and the milestone from which a finetuning starts."""
+def _complete(entry: Entry, before: LoopConfig[Any] | None) -> tuple[LoopConfig[Any], int | None]:
+    """Return the complete config, and the milestone from which a finetuning starts."""
     given = dict(entry.config)
     main = {name: given.pop(name) for name in _DEFAULTS[entry.kind] if name in given}
     for name, value in main.items():
@@ -102,30 +104,32 @@ def _any_task(domain: str) -> str:
     return f"{domain}-{envs.domains()[domain].tasks[0]}"
 
 
-def _job(entry: Entry, config: LoopConfig[Any], at: int | None, jobs: dict[str, Job], source: str | None) -> Job:
-    before = jobs[source] if source is not None else None
+def _spec(
+    entry: Entry, config: LoopConfig[Any], at: int | None, specs: dict[str, RunSpec], source: str | None
+) -> RunSpec:
+    before = specs[source] if source is not None else None
     origin = before.folder if before else entry.pretrained
     method = _method(config, before, entry.pretrained)
     where = str(getattr(config, "domain" if entry.kind == "pretrain" else "task"))
     identity = {"kind": entry.kind, "config": to_dict(config), "at": at, "source": origin}
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
     readable = re.sub(r"[^\w.-]+", "_", f"{entry.kind}-{method}-{where}-s{config.seed}")
-    return Job(
+    return RunSpec(
         name=entry.name,
         folder=f"{readable[:80]}-{digest}",
         kind=entry.kind,
         config=entry.config,
-        after=tuple(jobs[name].folder for name in entry.after),
+        after=tuple(specs[name].folder for name in entry.after),
         source=origin,
         outside=entry.pretrained is not None,
         method=method,
         domain=envs.split_name(where)[0],
         steps=config.steps,
-        needs=entry.needs or _needs(config),
+        needs=entry.needs or _resources(config),
     )
 
 
-def _method(config: LoopConfig[Any], before: Job | None, pretrained: str | None) -> str:
+def _method(config: LoopConfig[Any], before: RunSpec | None, pretrained: str | None) -> str:
     if before is not None:
         return before.method
     if pretrained is not None:
@@ -135,8 +139,8 @@ def _method(config: LoopConfig[Any], before: Job | None, pretrained: str | None)
     return str(getattr(config, "objective", "ddpg"))  # a finetuning from scratch
 
 
-def _needs(config: LoopConfig[Any]) -> Needs:
-    return Needs(
+def _resources(config: LoopConfig[Any]) -> Resources:
+    return Resources(
         cpus=float(config.threads),
         gpus=1.0 if config.device.startswith("cuda") else 0.0,
         memory=_PROCESS_GB + _REPLAY_GB * min(config.steps, config.replay),
