@@ -62,17 +62,22 @@ def show_progress(read: Callable[[], Sequence[GroupProgress]], quiet: bool = Fal
     """
     stream = sys.stderr
     console = Console(file=stream)
-    if quiet or not console.is_terminal:
-        yield lambda: None if quiet else print(f"cic: {progress_line(read())}", file=stream, flush=True)
-        return
 
     def table() -> Table:
-        try:
+        with contextlib.suppress(Exception):  # the store fails for a moment
             return progress_table(read())
-        except Exception:  # the store fails for a moment
-            return Table()
+        return Table()
 
-    with Live(
-        console=console, get_renderable=table, refresh_per_second=0.5, redirect_stdout=False, redirect_stderr=False
-    ):
+    def print_line() -> None:
+        with contextlib.suppress(Exception):
+            print(f"cic: {progress_line(read())}", file=stream, flush=True)
+
+    if quiet:
         yield lambda: None
+    elif console.is_terminal:
+        with Live(
+            console=console, get_renderable=table, refresh_per_second=0.5, redirect_stdout=False, redirect_stderr=False
+        ):
+            yield lambda: None
+    else:
+        yield print_line
