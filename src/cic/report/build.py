@@ -16,6 +16,7 @@ from cic.report import findings, groups, learning_curves, scores, stale_files, w
 from cic.report.options import ReportOptions, ReportResult
 from cic.report.page import Section, write_page
 from cic.report.sections import HEADINGS, SECTIONS, Builder, facts
+from cic.report.study_data import write_study
 from cic.runs import records
 from cic.runs.records import RunRecord
 
@@ -40,6 +41,8 @@ def report(runs: Sequence[Path], out: Path, options: ReportOptions | None = None
     builder = Builder(Path(out), options, study, computed, learning_curves.load(counted, notices), notices)
     try:
         builder.out.mkdir(parents=True, exist_ok=True)
+        if options.data is not None:
+            write_study(options.data, found)
         for name, build in SECTIONS.items():
             _attempt(builder, HEADINGS[name].lower(), lambda build=build: build(builder))  # type: ignore[misc]
         return _write(builder, found, len(counted))

@@ -24,7 +24,8 @@ WANTED = (
     "embedding/effective_rank",
     "critic/loss",
 )
-_POINTS = 60  # more are averaged in bins: no figure shows more, and a page of them stays light
+POINTS = 60
+"""More are averaged in bins: no figure shows more, and a page of them stays light."""
 
 Metrics = Mapping[Path, Mapping[str, Series]]
 
@@ -48,7 +49,7 @@ def load(runs: Sequence[RunRecord], notices: list[str]) -> Metrics:
         series, problem = metrics(run, WANTED)
         if problem:
             notices.append(problem)
-        loaded[run.path] = {key: _thin(_finite(values)) for key, values in series.items()}
+        loaded[run.path] = {key: thin(finite(values)) for key, values in series.items()}
     return loaded
 
 
@@ -105,16 +106,17 @@ def efficiency(
     return grid, statistics.efficiency(curve_matrix(curves), bootstrap)
 
 
-def _finite(series: Series) -> Series:
+def finite(series: Series) -> Series:
+    """Without the steps at which the value is NaN or infinite."""
     keep = np.isfinite(series.values)
     return Series(series.steps[keep], series.values[keep])
 
 
-def _thin(series: Series) -> Series:
-    """At most `_POINTS` points, each the mean of its bin."""
+def thin(series: Series, points: int = POINTS) -> Series:
+    """At most `points` points, each the mean of its bin."""
     count = len(series.steps)
-    if count <= _POINTS:
+    if count <= points:
         return series
-    edges = np.linspace(0, count, _POINTS + 1).astype(int)
+    edges = np.linspace(0, count, points + 1).astype(int)
     means = [np.array([part[a:b].mean() for a, b in itertools.pairwise(edges)]) for part in series]
     return Series(*means)

@@ -36,6 +36,8 @@ class ReportOptions:
     """File formats of each figure, in addition to the page."""
     media: float = 20.0
     """Maximum size of the pictures and films in the page, in megabytes."""
+    data: Path | None = None
+    """Also write the runs as tables (runs.csv, curves.csv.gz) to this folder: commit these instead of run folders."""
     watch: bool = False
     """Update the report whenever a run has made progress, until no run is in progress."""
     interval: float = 30.0

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cic.core.files import open_regular
+from cic.runs import study_tables
 from cic.runs.records import RunRecord
 from cic.runs.untrusted_json import integer, number, read_object
 
@@ -55,6 +56,8 @@ def metrics(
     A cut-off last line is normal: the run is being written. A step that was logged twice (a resumed run) counts once,
     with its later value.
     """
+    if run.tables is not None:
+        return _table_metrics(run, tuple(wanted)), ""
     columns: dict[str, tuple[list[float], list[float]]] = {}
     rows = bad = 0
     prefixes, skipped = tuple(wanted), set[str]()
@@ -75,6 +78,23 @@ def metrics(
     if bad:
         return series, f"{run.name}: {bad} broken line(s) in {file} are left out"
     return series, f"{run.name}: {file} is empty; the run has no curves" if not rows and _has_logged(run) else ""
+
+
+def _table_metrics(run: RunRecord, prefixes: tuple[str, ...]) -> dict[str, Series]:
+    curves = study_tables.read_curves(run.tables).get(_row_name(run), {}) if run.tables else {}
+    return {key: _series(*column) for key, column in curves.items() if key.startswith(prefixes)}
+
+
+def _table_selection(run: RunRecord) -> Selection | None:
+    rows = study_tables.read_trials(run.tables).get(_row_name(run), []) if run.tables else []
+    trials = tuple(TrialRecord(() if math.isnan(value) else (value,), score) for value, score, _ in rows)
+    chosen = next((index for index, row in enumerate(rows) if row[2]), None)
+    return Selection(chosen, trials) if trials else None
+
+
+def _row_name(run: RunRecord) -> str:
+    """The run's name in the tables."""
+    return run.path.relative_to(run.tables).as_posix() if run.tables else run.name
 
 
 def _has_logged(run: RunRecord) -> bool:
@@ -116,6 +136,8 @@ def _series(steps: list[float], values: list[float]) -> Series:
 
 def selection(run: RunRecord) -> tuple[Selection | None, str]:
     """The skill selection, if the run had one, and what was wrong with its file ("" if nothing)."""
+    if run.tables is not None:
+        return _table_selection(run), ""
     document = read_object(run.path / "trials.json")
     if isinstance(document, str):
         return None, f"{run.name}: {document}" if (run.path / "trials.json").exists() else ""

@@ -10,12 +10,13 @@ import math
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from cic.core.errors import UserError
 from cic.core.paper_scores import TITLES
+from cic.runs import study_tables
 from cic.runs.liveness import is_dead
 from cic.runs.untrusted_json import integer, number, plain, read_object
 
@@ -49,6 +50,8 @@ class RunRecord:
     updated: str = ""
     result: dict[str, Any] | None = None
     problems: tuple[str, ...] = field(default=())
+    tables: Path | None = None
+    """The folder of the study's tables that the record comes from; None for a run folder."""
 
     @property
     def method(self) -> str:
@@ -102,7 +105,9 @@ def read(paths: Sequence[Path]) -> tuple[list[RunRecord], list[str]]:
         if not root.exists():
             raise UserError(f"{root} does not exist; give a run folder or a folder of run folders")
         found = [folder for folder in folders(root) if folder.resolve() not in seen]
-        if not found and not any(root.resolve() in path.parents or root.resolve() == path for path in seen):
+        studies = [folder for folder in _studies(root) if folder.resolve() not in seen]
+        known = any(root.resolve() in path.parents or root.resolve() == path for path in seen)
+        if not found and not studies and not known:
             problems.append(f"{root} holds no run folder (a run folder has a config.json)")
         for folder in found:
             seen.add(folder.resolve())
@@ -112,11 +117,28 @@ def read(paths: Sequence[Path]) -> tuple[list[RunRecord], list[str]]:
             else:
                 runs.append(run)
                 problems.extend(f"{run.name}: {problem}" for problem in run.problems)
+        for folder in studies:
+            seen.add(folder.resolve())
+            for run in read_study(folder, _name(folder, root) if folder != root else ""):
+                problems.append(run) if isinstance(run, str) else runs.append(run)
     return sorted(runs, key=lambda run: run.name), problems
 
 
 def folders(root: Path) -> Iterator[Path]:
     """Run folders at or below `root`, through links too."""
+    for path, files in _walk(root):
+        if "config.json" in files:
+            yield path
+
+
+def _studies(root: Path) -> Iterator[Path]:
+    """Folders of tables at or below `root` whose run folders are not there any more."""
+    for path, files in _walk(root):
+        if study_tables.is_study(files) and next(folders(path), None) is None:
+            yield path
+
+
+def _walk(root: Path) -> Iterator[tuple[Path, set[str]]]:
     visited: set[str] = set()
     for path, below, files in os.walk(root, followlinks=True):
         real = os.path.realpath(path)
@@ -125,8 +147,7 @@ def folders(root: Path) -> Iterator[Path]:
             continue
         visited.add(real)
         below[:] = sorted(set(below) - _NOT_RUNS)
-        if "config.json" in files or "config.json" in below:
-            yield Path(path)
+        yield Path(path), {*files, *below}
 
 
 def read_run(folder: Path, name: str | None = None) -> RunRecord | str:
@@ -135,6 +156,29 @@ def read_run(folder: Path, name: str | None = None) -> RunRecord | str:
     header = read_object(folder / "config.json")
     if isinstance(header, str):
         return f"{name}: {header}; the run is left out"
+    return _record(folder, name, header, _progress(folder, header.get("config")))
+
+
+def read_study(folder: Path, name: str = "") -> list[RunRecord | str]:
+    """The runs in a study's tables, or the reasons why they cannot be read."""
+    rows = study_tables.read_rows(folder / study_tables.RUNS)
+    if isinstance(rows, str):
+        return [f"{name or folder.name}: {rows}"]
+    return [_from_row(folder, name, row) for row in rows]
+
+
+def _from_row(folder: Path, study: str, row: dict[str, str]) -> RunRecord | str:
+    own = plain(row.get("run") or "")
+    header: dict[str, Any] = {key: row.get(key) or "" for key in ("kind", "title", "version", "command")}
+    header |= {key: study_tables.nested(row, key) for key in ("config", "versions")} | {"format": FORMATS[-1]}
+    result = study_tables.nested(row, "result") or None
+    step = study_tables.from_cell(row.get("step") or "0")
+    progress = {"state": plain(row.get("state") or "unknown"), "step": integer(step), "result": result}
+    found = _record(folder / own, f"{study}/{own}" if study else own, header, progress)
+    return found if isinstance(found, str) else replace(found, tables=folder)
+
+
+def _record(folder: Path, name: str, header: dict[str, Any], progress: dict[str, Any]) -> RunRecord | str:
     if header.get("format") not in FORMATS:
         known = " and ".join(map(str, FORMATS))
         return f"{name}: config.json has format {header.get('format')!r}, this version reads {known}; left out"
@@ -154,7 +198,7 @@ def read_run(folder: Path, name: str | None = None) -> RunRecord | str:
         version=_text(header, "version"),
         versions=versions if isinstance(versions, dict) else {},
         command=_text(header, "command"),
-        **_progress(folder, config),
+        **progress,
     )
 
 
@@ -174,10 +218,11 @@ def _title(header: dict[str, Any], method: str) -> str:
     return str(said) if good else TITLES.get(method, method)
 
 
-def _progress(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
+def _progress(folder: Path, config: Any) -> dict[str, Any]:
     """How far the run is. `result.json` decides: a run that was killed between it and its last status has finished."""
     problems: list[str] = []
     found: dict[str, Any]
+    budget = integer(config.get("steps")) if isinstance(config, dict) else 0
     status, result = read_object(folder / "status.json"), read_object(folder / "result.json")
     if isinstance(status, str):
         if (folder / "status.json").exists():
@@ -188,7 +233,7 @@ def _progress(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
     if found["state"] == "running" and is_dead(status):
         found["state"] = "dead"
     if not isinstance(result, str):
-        step = integer(result.get("step")) or found["step"] or integer(config.get("steps"))
+        step = integer(result.get("step")) or found["step"] or budget
         found |= {"state": "finished", "step": step, "message": "", "result": result}
     elif (folder / "result.json").exists():
         problems.append(f"{result}; its score is left out")
