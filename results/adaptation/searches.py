@@ -1,8 +1,8 @@
 """Which search finds a good skill for little? Regret and rank correlation of every search, without any finetuning.
 
 python results/adaptation/searches.py pretrain runs/searches/point_mass-cic-0 …    # named domain-method-seed
-python results/adaptation/searches.py try runs/searches/point_mass-cic-0 … --out results/adaptation/searches.jsonl
-python results/adaptation/searches.py table results/adaptation/searches.jsonl
+python results/adaptation/searches.py try runs/searches/point_mass-cic-0 … --out results/adaptation/searches.csv.gz
+python results/adaptation/searches.py table results/adaptation/searches.csv.gz
 
 All searches of a pre-training, for every task and budget, run side by side, each in its own copy of the environment,
 with the noise of finetuning. The regret is the return of the best of 256 skills less that of the chosen one, both the
@@ -13,7 +13,6 @@ returns: over the skills that it tried, or, for the library, over all skills of 
 from __future__ import annotations
 
 import argparse
-import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from cic import envs
 from cic.core.types import Array
 from cic.learning.agent import Agent
 from cic.learning.replay import Replay
+from cic.runs import study_tables
 from cic.runs.folder import Run
 from cic.training.evaluation import rollout
 from cic.training.finetuning import resolve
@@ -195,8 +195,20 @@ def spearman(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float | None:
     return float(spearmanr(a, b).statistic)
 
 
+def read(data: Path) -> list[dict[str, Any]]:
+    found = study_tables.read_rows(data) if data.exists() else []
+    assert not isinstance(found, str), found
+    texts = ("run", "search", "task")
+    return [{k: v if k in texts else float(v) if v else None for k, v in row.items()} for row in found]
+
+
+def write(data: Path, rows: list[dict[str, Any]]) -> None:
+    cells = [["" if value is None else value for value in row.values()] for row in rows]
+    study_tables.write_rows(data, list(rows[0]), cells)
+
+
 def table(data: Path) -> None:
-    rows = [json.loads(line) for line in data.read_text().splitlines()]
+    rows = read(data)
     groups: dict[tuple[str, str], dict[tuple[str, int], list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         domain, method, _ = row["run"].split("-")
@@ -242,11 +254,10 @@ def main() -> None:
         for path in given.runs:
             pretrain(path)
     elif given.verb == "try":
-        told = given.out.read_text() if given.out.exists() else ""
         for path in given.runs:
-            if f'"{path.name}"' not in told:
-                with given.out.open("a") as file:
-                    file.writelines(json.dumps(row) + "\n" for row in attempt(path))
+            rows = read(given.out)
+            if path.name not in {row["run"] for row in rows}:
+                write(given.out, rows + attempt(path))
     else:
         table(given.data)
 

@@ -1,20 +1,22 @@
 """Finetuning on point_mass with the demo's budget: from a skill of the library, against its chosen skill and scratch.
 
 python results/adaptation/study.py run --out runs/adaptation --seeds 0 1 2 3 4 5 6 7 8 9
-python results/adaptation/study.py table results/adaptation/data
+python results/adaptation/study.py keep runs/adaptation results/adaptation
+python results/adaptation/study.py table results/adaptation
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import cic
+from cic.report.study_data import write_study
+from cic.runs import records
 
 SMALL = {"hidden": 64, "batch": 128, "lr": 1e-3, "log_every": 5_000, "checkpoint_every": 100_000, "quiet": True}
 PRETRAIN = {
@@ -39,7 +41,7 @@ SEARCH = {
     "prior_data": 0,
 }
 CORNERS = ("top_left", "top_right", "bottom_left", "bottom_right")
-KEPT = ("config.json", "metrics.jsonl", "result.json", "trials.json", "alone.json", "measured.json")
+EXTRA = ("alone", "measured")
 EVALUATION = {"episodes": 50, "seed": 10_000}  # the same starts for all: ten of a run's own leave some 50 open
 
 
@@ -62,14 +64,13 @@ def run(out: Path, seeds: list[int]) -> None:
                 write(each / "measured.json", cic.evaluate(each, **EVALUATION).returns[task])
 
 
-def keep(source: Path, data: Path) -> None:
-    """Every run without its weights."""
-    for config in source.glob("*/*/config.json"):
-        target = data / config.parent.relative_to(source)
-        target.mkdir(parents=True, exist_ok=True)
-        for name in KEPT:
-            if (config.parent / name).exists():
-                shutil.copy(config.parent / name, target / name)
+def keep(source: Path, target: Path) -> None:
+    """Write the runs as tables, without weights."""
+    runs, _ = records.read([source])
+    extra = {
+        run.name: {name: read(path) for name in EXTRA if (path := run.path / f"{name}.json").exists()} for run in runs
+    }
+    write_study(target, runs, {name: found for name, found in extra.items() if found}, points=None)
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -81,17 +82,26 @@ def write(path: Path, returns: list[float]) -> None:
     path.write_text(json.dumps({"return": float(np.mean(returns)), "returns": np.round(returns, 1).tolist()}))
 
 
-def table(data: Path) -> None:
+def returns(data: Path) -> list[tuple[str, str, float, float, str, float]]:
+    """Seed, corner, return of the skill alone, of the finetuned policy, what was kept, and from scratch."""
+    measured = read(data / "measurements.json")
     rows = []
+    for run in sorted(records.read([data])[0], key=lambda run: run.name):
+        seed, _, name = run.name.partition("/")
+        if run.result is not None and name.endswith("-cic"):
+            corner = name.removesuffix("-cic")
+            alone, tuned = (measured[run.name][of]["return"] for of in EXTRA)
+            scratch = measured[f"{seed}/{corner}-scratch"]["measured"]["return"]
+            rows.append((seed, corner, alone, tuned, str(run.result["kept"]), scratch))
+    return rows
+
+
+def table(data: Path) -> None:
+    rows = returns(data)
     print("| seed | corner | skill alone | finetuned | kept | scratch |\n|---|---|---|---|---|---|")
-    for tuned in sorted(data.glob("*/*-cic/result.json")):
-        seed, corner = tuned.parts[-3], tuned.parent.name.removesuffix("-cic")
-        other = tuned.parent.parent / f"{corner}-scratch"
-        found = (tuned.parent / "alone.json", tuned.parent / "measured.json", other / "measured.json")
-        row = [read(path)["return"] for path in found]
-        rows.append(row)
-        print(f"| {seed} | {corner} | {row[0]:.0f} | {row[1]:.0f} | {read(tuned)['kept']} | {row[2]:.0f} |")
-    alone, finetuned, scratch = np.array(rows).T
+    for seed, corner, one, tuned, kept, other in rows:
+        print(f"| {seed} | {corner} | {one:.0f} | {tuned:.0f} | {kept} | {other:.0f} |")
+    alone, finetuned, scratch = (np.array([row[column] for row in rows]) for column in (2, 3, 5))
     print(f"| mean | | {alone.mean():.0f} | {finetuned.mean():.0f} | | {scratch.mean():.0f} |\n")
     worse, losses = int((finetuned < scratch).sum()), alone - finetuned
     print(f"Worse than scratch: {worse} of {len(rows)}. Largest loss against its skill: {losses.max():.0f}.")

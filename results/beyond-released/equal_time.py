@@ -1,11 +1,10 @@
 """The same at equal CPU time: finetunings with prior data take longer, so they are read at 25,000 of 30,000 steps.
 
-python results/beyond-released/equal_time.py   # from the run folders that are here
+python results/beyond-released/equal_time.py   # from the tables that are here
 """
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from pathlib import Path
 
@@ -13,6 +12,8 @@ import numpy as np
 from scipy.stats import trim_mean
 
 from cic.core.paper_scores import experts
+from cic.runs import records
+from cic.runs.contents import metrics
 
 HERE = Path(__file__).parent
 NAMES = {("entropy", 0.0): "released", ("entropy", 0.5): "released, prior data", ("direction", 0.5): "distinct"}
@@ -21,13 +22,13 @@ NAMES = {("entropy", 0.0): "released", ("entropy", 0.5): "released, prior data",
 def scores(least: int) -> dict[str, dict[str, list[float]]]:
     """Variant → task → scores of all seeds; of those with prior data at the step `least`, of the others at the end."""
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for run in sorted((HERE / "runs").glob("finetune-*")):
-        config = json.loads((run / "config.json").read_text())["config"]
-        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-        curve = {line["step"]: line["eval/return"] for line in lines if "eval/return" in line}
-        at = least if config["prior_data"] else config["steps"]
-        name = NAMES[config["options"]["reward"], config["prior_data"]]
-        found[name][config["task"]].append(curve[at] / experts()[config["task"]])
+    for run in records.read_study(HERE):
+        assert isinstance(run, records.RunRecord), run
+        if run.kind == "finetune":
+            curve = dict(zip(*metrics(run, ("eval/return",))[0]["eval/return"], strict=True))
+            at = least if run.config["prior_data"] else run.steps
+            name = NAMES[run.config["options"]["reward"], run.config["prior_data"]]
+            found[name][run.task].append(curve[at] / experts()[run.task])
     return found
 
 

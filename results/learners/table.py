@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
-folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "data"
+from cic.runs import records
+
+folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
+runs, _ = records.read([folder])
 for learner in ("ddpg", "td3", "sac"):
-    runs = sorted(folder.glob(f"{learner}-*/result.json"))
-    returns = [json.loads(run.read_text())["return"] for run in runs]
+    returns = [run.score for run in sorted(runs, key=lambda run: run.seed) if run.config["learner"] == learner]
     mean = sum(returns) / len(returns) if returns else float("nan")
     print(f"| {learner} | {', '.join(f'{value:.0f}' for value in returns)} | {mean:.0f} |")

@@ -17,6 +17,7 @@ from scipy.stats import spearmanr
 
 from cic.core.paper_scores import experts
 from cic.envs.catalogue import DOMAINS
+from cic.runs import records
 
 HERE = Path(__file__).parent
 WINDOW = 50  # steps
@@ -61,10 +62,10 @@ def rises(stand: np.ndarray, ends: np.ndarray) -> float:
 def scores(domain: str) -> dict[tuple[str, int], dict[str, float]]:
     """(objective, seed) → task → the finetuned return, of the expert's."""
     found: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
-    for run in sorted((HERE / "runs").glob(f"finetune-*-{domain}-*")):
-        config = json.loads((run / "config.json").read_text())["config"]
-        reached = json.loads((run / "result.json").read_text())["return"] / experts()[config["task"]]
-        found[config["objective"], config["seed"]][config["task"].partition("-")[2]] = reached
+    for run in records.read_study(HERE):
+        assert isinstance(run, records.RunRecord), run
+        if run.kind == "finetune" and run.domain == domain and "/" not in run.name:  # not those of more-seeds/
+            found[run.method, run.seed][run.task.partition("-")[2]] = run.score / experts()[run.task]
     return found
 
 

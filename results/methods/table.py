@@ -1,13 +1,14 @@
-"""The comparison's table in Markdown, and its data beside it: python results/methods/table.py RUNS"""
+"""The comparison's table in Markdown: python results/methods/table.py [RUNS]"""
 
 from __future__ import annotations
 
-import json
-import shutil
 import sys
 from pathlib import Path
 
 import numpy as np
+
+from cic.runs import records
+from cic.runs.contents import metrics
 
 METHODS = ("random", "fixed", "icm", "disagreement", "rnd", "apt", "proto", "smm", "diayn", "aps", "cic", "cic_std")
 TASKS = {
@@ -15,39 +16,22 @@ TASKS = {
     "walker": ("stand", "walk", "run", "flip"),
 }
 SEEDS = (0, 1)
-DATA = Path(__file__).parent / "data"
-
-
-def collect(runs: Path) -> None:
-    for run in sorted(runs.iterdir()):
-        if (run / "result.json").exists():
-            (DATA / run.name).mkdir(parents=True, exist_ok=True)
-            for name in ("config.json", "metrics.jsonl", "result.json"):
-                shutil.copy(run / name, DATA / run.name / name)
-
-
-def lines(run: str) -> list[dict[str, float]]:
-    return [json.loads(line) for line in (DATA / run / "metrics.jsonl").read_text().splitlines()]
+RUNS = {run.name: run for run in records.read([Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent])[0]}
 
 
 def cells(run: str) -> float:
-    return lines(run)[-1]["coverage/cells"]
+    return float(metrics(RUNS[run])[0]["coverage/cells"].values[-1])
 
 
 def zero_shot(run: str, task: str) -> float:
     """Mean return of the episodes that ended in the second half of the run."""
-    logged = lines(run)
-    late = [
-        line[f"zero_shot/{task}"]
-        for line in logged
-        if line["step"] > logged[-1]["step"] / 2 and f"zero_shot/{task}" in line
-    ]
-    return float(np.mean(late))
+    logged = metrics(RUNS[run])[0]
+    last = logged["coverage/cells"].steps[-1]
+    steps, values = logged[f"zero_shot/{task}"]
+    return float(np.mean(values[steps > last / 2]))
 
 
 def main() -> None:
-    if len(sys.argv) > 1:
-        collect(Path(sys.argv[1]))
     for domain, tasks in TASKS.items():
         print(f"\n| {domain} | cells, seed 0 | cells, seed 1 | of random | {' | '.join(tasks)} |")
         print("|---" * (4 + len(tasks)) + "|")

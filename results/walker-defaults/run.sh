@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # CIC on walker by the defaults: pre-training and four tasks; seeds 12 to 15, one core.
-# Usage: results/walker-defaults/run.sh RUNS   (run folders go there; the records are copied beside this script)
+# Usage: results/walker-defaults/run.sh RUNS   (run folders, a report and tables go there)
 set -euo pipefail
 runs=${1:?give a folder for the runs}
 cic=${CIC:-.venv/bin/cic}
-here=$(dirname "$0")
 
 once() { # FOLDER command …
   local out=$1
@@ -18,12 +17,4 @@ for seed in 12 13 14 15; do
     once "$runs/$task-cic-$seed" finetune "$runs/pretrain-$seed" --task walker-$task --seed $seed
   done
 done
-$cic report "$runs" --out "$runs/report"
-for run in "$runs"/*/; do
-  name=$(basename "$run")
-  [ "$name" = report ] && continue
-  mkdir -p "$here/data/$name"
-  for file in config.json metrics.jsonl timing.jsonl result.json trials.json status.json; do
-    [ -f "$run/$file" ] && cp "$run/$file" "$here/data/$name/"
-  done
-done
+$cic report "$runs" --out "$runs/report" --data "$runs/tables"   # runs.csv, curves.csv.gz, trials.csv.gz: commit these

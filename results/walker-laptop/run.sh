@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # CIC on walker at laptop scale: pre-training, four tasks, and the same budget from scratch; four seeds, two at a time, one core each.
-# Usage: results/walker-laptop/run.sh RUNS   (run folders go there; the records are copied beside this script)
+# Usage: results/walker-laptop/run.sh RUNS   (run folders, a report and tables go there)
 set -euo pipefail
 runs=${1:?give a folder for the runs}
 cic=${CIC:-.venv/bin/cic}
-here=$(dirname "$0")
 before="--normaliser std --steps 100000 --num-envs 1 --update-every 2 --library 0"
 after="--warmup 4000 --update-every 2 --batch 256 --search paper"
 
@@ -21,12 +20,4 @@ seed() {
 (seed 0; seed 1) & even=$!
 seed 2; seed 3
 wait $even
-$cic report "$runs" --out "$runs/report"
-for run in "$runs"/*/; do
-  name=$(basename "$run")
-  [ "$name" = report ] && continue
-  mkdir -p "$here/data/$name"
-  for file in config.json metrics.jsonl timing.jsonl result.json trials.json status.json; do
-    [ -f "$run/$file" ] && cp "$run/$file" "$here/data/$name/"
-  done
-done
+$cic report "$runs" --out "$runs/report" --data "$runs/tables"   # runs.csv, curves.csv.gz, trials.csv.gz: commit these

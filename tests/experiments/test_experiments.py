@@ -26,21 +26,19 @@ import cic
 from cic import cli
 from cic.core.paper_scores import experts
 from cic.envs.suite.domain import suite_file
-from cic.experiments import beyond, listing, reproduction
-from cic.experiments.base import SCALES, Found, Member, Setup, tasks_of
-from cic.experiments.behaviour import kept_file, read_picture
-from cic.experiments.measuring import measure, read_measured
-from cic.experiments.output_folder import Folder
-from cic.experiments.paper import NAMES, flow, gridworld, static
-from cic.experiments.plans import merged, planned
-from cic.experiments.registry import experiments, get_experiment
-from cic.experiments.zero_shot import at_the_end
+from cic.experiments import beyond, reproduction
+from cic.experiments.all_experiments import EXPERIMENTS, get_experiment, merge, plan_runs
+from cic.experiments.experiment import SCALES, ExperimentSetup, tasks_of
+from cic.experiments.experiment_runs import ExperimentRun, ExperimentRuns
+from cic.experiments.measurements import measure, measured_file, read_measured, read_picture
+from cic.experiments.output_folder import OutputFolder
+from cic.experiments.paper import flow, gridworld_skills, static
+from cic.experiments.zero_shot_returns import at_the_end
 from cic.report.figures import svgs
 from cic.runs.contents import Series
 from cic.sweep import worker
 from cic.sweep.plan import Entry, read_plan
 from cic.sweep.specs import RunSpec
-from cic.training.settings import finetune_defaults
 
 SHORT = ["--set", "steps=160", "milestones=[]"]
 QUIET = ["--scale", "smoke", "--slots", "1", "--quiet"]
@@ -66,6 +64,9 @@ def _unsaved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reproduction, "FIGURES", ())
 
 
+TABLES = ("runs.csv", "curves.csv.gz", "measurements.json")
+
+
 def rows(path: Path) -> list[dict[str, str]]:
     with open(path, newline="") as file:
         return list(csv.DictReader(file))
@@ -74,10 +75,11 @@ def rows(path: Path) -> list[dict[str, str]]:
 # ---- plans -----------------------------------------------------------------------------------------------------
 
 
-def test_every_file_is_an_experiment_that_says_what_it_is() -> None:
-    known = experiments()
-    assert [name.replace("-", "_") for name in known] == [*NAMES, "beyond"]
-    for experiment in known.values():
+def test_every_file_is_an_experiment_with_a_question_and_a_claim() -> None:
+    files = {path.stem for path in Path(gridworld_skills.__file__).parent.glob("[a-z]*.py")}
+    modules = [type(experiment).__module__.rpartition(".") for experiment in EXPERIMENTS.values()]
+    assert files == {name for package, _, name in modules if package == "cic.experiments.paper"}
+    for experiment in EXPERIMENTS.values():
         for text in (experiment.title, experiment.question, experiment.claim, experiment.shows):
             assert len(text) > 10
         assert experiment.question.endswith("?")
@@ -86,8 +88,8 @@ def test_every_file_is_an_experiment_that_says_what_it_is() -> None:
 @pytest.mark.parametrize("scale", SCALES)
 def test_plans_are_complete_at_every_scale(scale: str) -> None:
     """Every config is one that cic accepts, and folders tell all runs apart."""
-    parts = [planned(experiment, Setup(scale)) for experiment in experiments().values()]
-    plan = merged(parts)
+    parts = [plan_runs(experiment, ExperimentSetup(scale)) for experiment in EXPERIMENTS.values()]
+    plan = merge(parts)
     assert len(plan.runs) < sum(map(len, parts))  # shared
     assert all(Counter(run.entry.name for run in part).most_common(1)[0][1] == 1 for part in parts)
     seeds = {entry.config["scale"] for entry in plan.runs if entry.kind == "pretrain"}
@@ -95,7 +97,7 @@ def test_plans_are_complete_at_every_scale(scale: str) -> None:
 
 
 def test_the_main_experiment_is_that_of_the_paper() -> None:
-    runs = planned(get_experiment("main"), Setup("paper"))
+    runs = plan_runs(get_experiment("main"), ExperimentSetup("paper"))
     tuned = [run for run in runs if run.entry.kind == "finetune"]
     assert {run.entry.config["task"] for run in tuned} == set(experts())
     assert len(tuned) == 10 * 12 * 10  # nine methods and DDPG
@@ -103,12 +105,14 @@ def test_the_main_experiment_is_that_of_the_paper() -> None:
     adapted = [run.entry.config for run in tuned if run.entry.after]
     assert len(adapted) == 9 * 12 * 10
     assert all((config["search"], config["prior_data"]) == ("paper", 0) for config in adapted), "and nothing else"
-    assert [run.entry for run in runs] == [run.entry for run in planned(get_experiment("curves"), Setup("paper"))]
+    assert [run.entry for run in runs] == [
+        run.entry for run in plan_runs(get_experiment("curves"), ExperimentSetup("paper"))
+    ]
 
 
 def test_at_laptop_scale_a_finetuning_has_what_the_scale_has_unless_the_papers_protocol_is_asked_for() -> None:
     def adapted(*settings: str) -> list[dict[str, Any]]:
-        runs = get_experiment("main").runs(Setup("laptop", (0,), "walker", settings))
+        runs = get_experiment("main").runs(ExperimentSetup("laptop", (0,), "walker", settings))
         return [run.entry.config for run in runs if run.entry.after]
 
     assert all(config.keys() == {"task", "seed"} for config in adapted())
@@ -118,7 +122,11 @@ def test_at_laptop_scale_a_finetuning_has_what_the_scale_has_unless_the_papers_p
 
 def test_experiments_share_the_runs_that_they_have_in_common() -> None:
     names = {
-        name: {run.entry.name for run in planned(get_experiment(name), Setup("paper")) if run.entry.kind == "pretrain"}
+        name: {
+            run.entry.name
+            for run in plan_runs(get_experiment(name), ExperimentSetup("paper"))
+            if run.entry.kind == "pretrain"
+        }
         for name in ("representation", "projection", "dimension", "sweep", "adaptation", "main", "rewards")
     }
     plain = names["sweep"]
@@ -127,8 +135,8 @@ def test_experiments_share_the_runs_that_they_have_in_common() -> None:
 
 
 def test_what_the_user_sets_counts() -> None:
-    setup = Setup("laptop", (7,), "walker", ("steps=20000", "finetune.eval_episodes=3"))
-    runs = planned(get_experiment("adaptation"), setup)
+    setup = ExperimentSetup("laptop", (7,), "walker", ("steps=20000", "finetune.eval_episodes=3"))
+    runs = plan_runs(get_experiment("adaptation"), setup)
     assert {run.entry.config["seed"] for run in runs} == {7}
     assert {run.entry.config.get("steps") for run in runs if run.entry.kind == "pretrain"} == {20000}
     tuned = [run.entry.config for run in runs if run.entry.kind == "finetune"]
@@ -138,8 +146,8 @@ def test_what_the_user_sets_counts() -> None:
 
 
 def test_several_domains_are_run_side_by_side() -> None:
-    both = get_experiment("main").runs(Setup("smoke", domain="walker, quadruped"))
-    alone = [get_experiment("main").runs(Setup("smoke", domain=domain)) for domain in ("walker", "quadruped")]
+    both = get_experiment("main").runs(ExperimentSetup("smoke", domain="walker, quadruped"))
+    alone = [get_experiment("main").runs(ExperimentSetup("smoke", domain=domain)) for domain in ("walker", "quadruped")]
     assert both == [*alone[0], *alone[1]]
 
 
@@ -166,7 +174,7 @@ def test_figure_data_and_page_are_there(made: Path) -> None:
     assert summary["command"] == "cic reproduce gridworld --scale smoke --seeds 3 --set steps=160 milestones=[]"
     page = (folder / "page.html").read_text()
     assert summary["claim"] in page
-    assert summary["said"] in page
+    assert summary["result"] in page
     assert str(made) not in page + json.dumps(summary)
 
 
@@ -203,13 +211,13 @@ def _variant(path: Path) -> tuple[str, int]:
 def test_the_starts_are_those_of_the_gridworld(made: Path) -> None:
     env = cic.envs.make("gridworld", num_envs=64, seed=0)
     env.reset(seed=0)
-    assert {tuple(cell) for cell in env.physics().astype(int)} == set(gridworld.STARTS)
+    assert {tuple(cell) for cell in env.physics().astype(int)} == set(gridworld_skills.STARTS)
 
 
 def test_information_is_that_of_skills_that_are_told_apart() -> None:
     apart = np.array([[1, 1], [2, 2], [3, 3], [4, 4]])
-    assert gridworld.information(apart)[0] == pytest.approx(math.log(4))
-    assert gridworld.information(np.ones((4, 2), np.int64))[0] == pytest.approx(0)
+    assert gridworld_skills.information(apart)[0] == pytest.approx(math.log(4))
+    assert gridworld_skills.information(np.ones((4, 2), np.int64))[0] == pytest.approx(0)
 
 
 @pytest.mark.usefixtures("_unsaved")
@@ -233,6 +241,28 @@ def test_a_figure_comes_from_the_run_folders_alone(made: Path, copy: Path) -> No
     assert {name: (copy / "gridworld" / name).read_bytes() for name in kept} == kept
     assert cli.main(["reproduce", "all", "--draw", "--out", str(copy)]) == 0
     assert get_experiment("gridworld").title in (copy / "index.html").read_text()
+
+
+def test_a_figure_comes_from_the_tables_alone(made: Path, copy: Path) -> None:
+    """As a study is committed: tables and setup, without run folders."""
+    shutil.rmtree(copy / "runs")
+    kept = {name: (made / "gridworld" / name).read_bytes() for name in ("data.csv", "gridworld.png", "summary.json")}
+    for name in kept:
+        (copy / "gridworld" / name).unlink()
+    assert cli.main(["reproduce", "gridworld", "--draw", "--out", str(copy)]) == 0
+    assert {name: (copy / "gridworld" / name).read_bytes() for name in kept} == kept
+    assert {path.name for path in copy.glob("[a-z]*.*")} == {"reproduce.json", *TABLES}
+
+
+@pytest.mark.usefixtures("_unsaved")
+def test_tables_keep_the_runs_whose_folders_are_gone(copy: Path) -> None:
+    before = rows(copy / "runs.csv")
+    (gone,) = copy.glob("runs/pretrain-dads-*")
+    shutil.rmtree(gone)
+    measured = json.loads((copy / "measurements.json").read_text())
+    OutputFolder(copy).write_tables()
+    assert sorted(rows(copy / "runs.csv"), key=str) == sorted(before, key=str)
+    assert json.loads((copy / "measurements.json").read_text()) == measured
 
 
 @pytest.mark.usefixtures("_unsaved")
@@ -348,7 +378,9 @@ def test_the_numbers_of_a_flow() -> None:
     places = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
     ways = [[0.1, 0.0], [0.0, 0.1], [-0.1, 0.0], [0.0, -0.1]]
     moved = [[way] * len(places) for way in ways]
-    member = Member("CIC", Entry("a", "pretrain", {"seed": 0}), None, {"flow": {"places": places, "moved": moved}})
+    member = ExperimentRun(
+        "CIC", Entry("a", "pretrain", {"seed": 0}), None, {"flow": {"places": places, "moved": moved}}
+    )
     (span,), (inward,), (length,) = flow._numbers([member])
     assert span == pytest.approx(270)
     assert length == pytest.approx(0.1)
@@ -386,7 +418,7 @@ def test_beyond_is_held_against_the_released_method() -> None:
 
 
 def test_beyond_finetunes_one_released_pretraining_in_two_ways() -> None:
-    runs = planned(get_experiment("beyond"), Setup("laptop", (3,), "walker"))
+    runs = plan_runs(get_experiment("beyond"), ExperimentSetup("laptop", (3,), "walker"))
     before = {run.entry.name: run for run in runs if run.entry.kind == "pretrain"}
     assert [run.variant for run in before.values()] == ["released", "distinct"]
     after = {run.variant: run.entry for run in runs if run.entry.kind == "finetune"}
@@ -405,63 +437,38 @@ def test_the_last_quarter() -> None:
 
 
 def test_a_label_says_how_many_runs_there_are() -> None:
-    members = [Member("CIC", Entry(str(seed), "pretrain", {"seed": seed, "domain": "walker"}), None) for seed in (0, 1)]
-    found = Found(Setup(), members)
+    members = [
+        ExperimentRun("CIC", Entry(str(seed), "pretrain", {"seed": seed, "domain": "walker"}), None) for seed in (0, 1)
+    ]
+    found = ExperimentRuns(ExperimentSetup(), members)
     assert found.label("CIC") == "CIC (0 of 2 runs)"
     assert found.of("CIC") == []
 
 
-@pytest.mark.parametrize("name", list(experiments()))
+@pytest.mark.parametrize("name", list(EXPERIMENTS))
 def test_an_experiment_without_a_single_run_still_has_a_figure(name: str) -> None:
     """The worst gap; figures must not be in the way of the others."""
     experiment = get_experiment(name)
-    members = [Member(run.variant, run.entry, None) for run in experiment.runs(Setup("smoke"))]
-    outcome = experiment.outcome(Found(Setup("smoke"), members))
-    assert outcome.said
-    for plot in outcome.plots:
+    members = [ExperimentRun(run.variant, run.entry, None) for run in experiment.runs(ExperimentSetup("smoke"))]
+    result = experiment.result(ExperimentRuns(ExperimentSetup("smoke"), members))
+    assert result.summary
+    for plot in result.plots:
         assert all(image.startswith("<svg") for image in svgs(plot))
 
 
 # ---- the list --------------------------------------------------------------------------------------------------
 
 
-def test_the_list_has_costs_from_measured_times(tmp_path: Path) -> None:
-    path = tmp_path / "times.json"
-    path.write_text(json.dumps({"step point_mass": 0.001, "update laptop pretrain": 0.004}))
-    times = listing.Times(path)
-    updates = (450_000 - 4_000 - 50_000) / 16  # less the warm-up and the library
-    assert listing.seconds(get_experiment("flow"), "laptop", times) == pytest.approx(3 * (450 + updates * 0.004))
-
-
-def test_finetunings_have_their_own_updates(tmp_path: Path) -> None:
-    def total(update: float) -> float:
-        path = tmp_path / "times.json"
-        times = {"step walker": 0.001, "update smoke pretrain": 0.5, "update smoke finetune": update}
-        path.write_text(json.dumps(times))
-        return listing.seconds(get_experiment("main"), "smoke", listing.Times(path))
-
-    config = finetune_defaults("walker-stand", "smoke")
-    updates = (config.steps - config.warmup - config.check_steps) / config.update_every
-    assert total(0.002) - total(0.001) == pytest.approx(6 * updates * 0.001)  # two methods and scratch, two tasks each
-
-
-def test_times_are_measured_once(tmp_path: Path) -> None:
-    first = listing.Times(tmp_path / "cic" / "times.json")
-    assert 0 < first.step("gridworld") < 0.1
-    again = listing.Times(tmp_path / "cic" / "times.json")
-    assert again.known == first.known
-
-
-def test_the_list_names_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_list_names_all_and_times_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(listing.Times, "step", lambda self, domain: 0.001)
-    monkeypatch.setattr(listing.Times, "update", lambda self, scale, phase: 0.01)
+    monkeypatch.setattr(cic.envs, "make", None)
     monkeypatch.setenv("COLUMNS", "200")
     assert cli.main(["reproduce", "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[1:]] == list(experiments())
-    assert "days" in lines[1]
+    assert [line.split()[0] for line in lines[1:]] == list(EXPERIMENTS)
+    assert lines[1].split()[1:4] == ["8", "441", "1470"]
+    assert EXPERIMENTS["main"].question in lines[1]
 
 
 # ---- wrong input -----------------------------------------------------------------------------------------------
@@ -521,14 +528,14 @@ def test_commands_that_begin_together_share_a_folder(tmp_path: Path) -> None:
     experiment, together = get_experiment("gridworld"), Barrier(6)
 
     def command(seed: int) -> None:
-        setup = Setup("smoke", (seed,))
-        plan = planned(experiment, setup)
+        setup = ExperimentSetup("smoke", (seed,))
+        plan = plan_runs(experiment, setup)
         together.wait()
         for _ in range(20):
-            folder = Folder(tmp_path / "out")
+            folder = OutputFolder(tmp_path / "out")
             folder.prepare("smoke")
-            folder.remember(experiment.name, setup, plan)
-            assert folder.recall(experiment.name) is not None
+            folder.write_setup(experiment.name, setup, plan)
+            assert folder.read_setup(experiment.name) is not None
 
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(command, range(6)))
@@ -571,12 +578,12 @@ def test_only_files_that_a_measurement_left_are_shown(tmp_path: Path) -> None:
     (tmp_path / "secret.png").write_bytes(b"x")
     (run / "measured" / "mine.png").write_bytes(b"x")
     (run / "measured" / "link.png").symlink_to(tmp_path / "secret.png")
-    assert kept_file(run, "mine.png", ".png") == run / "measured" / "mine.png"
+    assert measured_file(run / "measured", "mine.png", ".png") == run / "measured" / "mine.png"
     for name in ("../../secret.png", str(tmp_path / "secret.png"), "link.png", "none.png", "mine.mp4", 3, None):
-        assert kept_file(run, name, ".png") is None
-    assert "cannot be read" in read_picture(run, "mine.png")
-    assert "missing" in read_picture(run, "../../secret.png")
-    assert read_picture(run, "rendering needs OpenGL") == "rendering needs OpenGL"
+        assert measured_file(run / "measured", name, ".png") is None
+    assert "cannot be read" in read_picture(run / "measured", "mine.png")
+    assert "missing" in read_picture(run / "measured", "../../secret.png")
+    assert read_picture(run / "measured", "rendering needs OpenGL") == "rendering needs OpenGL"
 
 
 @pytest.mark.usefixtures("_unsaved")

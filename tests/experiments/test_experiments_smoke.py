@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from cic import cli
-from cic.experiments.registry import experiments
+from cic.experiments.all_experiments import EXPERIMENTS
 
 pytestmark = pytest.mark.slow
 QUIET = ["--scale", "smoke", "--slots", "1", "--quiet"]
@@ -28,7 +28,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("smoke") / "out"
 
 
-@pytest.mark.parametrize("name", list(experiments()))
+@pytest.mark.parametrize("name", list(EXPERIMENTS))
 def test_runs_and_draws(name: str, out: Path) -> None:
     assert cli.main(["reproduce", name, *QUIET, "--out", str(out)]) == 0
     folder = out / name
@@ -59,10 +59,10 @@ def test_adaptation_is_the_search_alone(out: Path) -> None:
 def test_all_on_one_page(out: Path) -> None:
     assert cli.main(["reproduce", "all", *QUIET, "--out", str(out)]) == 0
     page = (out / "index.html").read_text()
-    for experiment in experiments().values():
+    for experiment in EXPERIMENTS.values():
         assert f'id="{experiment.name}"' in page
         assert experiment.title in page
-    assert page.count("<strong>Here:</strong>") == page.count("<strong>The paper:</strong>") == len(experiments())
+    assert page.count("<strong>Here:</strong>") == page.count("<strong>The paper:</strong>") == len(EXPERIMENTS)
 
 
 def test_killed_it_ends_as_if_it_had_not_been(tmp_path: Path) -> None:

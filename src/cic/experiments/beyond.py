@@ -1,4 +1,4 @@
-"""Beyond the paper: CIC with skills that differ and with all that a scale's finetuning has, against CIC as released."""
+"""Beyond the paper: CIC's presets `distinct` and `released`, with and without relabelled pre-training data."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cic.experiments.base import (
+from cic.experiments.experiment import (
     PROTOCOL,
     Experiment,
-    Found,
-    Outcome,
-    Planned,
-    Setup,
+    ExperimentResult,
+    ExperimentSetup,
+    PlannedRun,
     by_scale,
     finetune,
     first_tasks,
     pretrain,
-    register,
 )
-from cic.experiments.paper_figures import dots_panel, listed, styles
+from cic.experiments.experiment_runs import ExperimentRuns
+from cic.experiments.panels import dots_panel, listed, styles
 from cic.report import statistics
 from cic.report.figures import Plot
 from cic.report.skills import compare
@@ -36,13 +35,12 @@ PRIOR = {"prior_data": 0.5}
 ALL = "all"
 
 
-def explained(run: Path, scale: str) -> dict[str, Any]:
-    """The share of the variance between episodes that the skill explains."""
+def measure_explained(run: Path, scale: str) -> dict[str, Any]:
+    """Measure the share of the variance between episodes that the skill explains."""
     found = compare(run, count=SKILLS[scale], starts=STARTS[scale])
     return {name: share.value for name, share in found.shares.items()}
 
 
-@register
 class Beyond(Experiment):
     name = "beyond"
     title = "Beyond the released method"
@@ -59,17 +57,17 @@ class Beyond(Experiment):
         RELEASED: {"normaliser": "variance", "library": 0},
         DISTINCT: {"preset": DISTINCT},
     }
-    """What is pre-trained. The first is what all is held against."""
+    """Settings of the pre-trainings."""
     variants: ClassVar[Mapping[str, tuple[str, dict[str, Any]]]] = {
         RELEASED: (RELEASED, PROTOCOL),
         "released, prior data": (RELEASED, PROTOCOL | PRIOR),
         DISTINCT: (DISTINCT, {"search": "auto"} | PRIOR),
     }
-    """What is pre-trained, and how it is finetuned."""
-    measurements = {"explained": explained}  # noqa: RUF012
+    """Variant → pre-training and settings of its finetuning. The first is the baseline."""
+    measurements = {"explained": measure_explained}  # noqa: RUF012
 
-    def runs(self, setup: Setup) -> list[Planned]:
-        found: list[Planned] = []
+    def runs(self, setup: ExperimentSetup) -> list[PlannedRun]:
+        found: list[PlannedRun] = []
         for domain in self.domains_of(setup):
             tasks = first_tasks(domain, self.tasks[setup.scale])
             for seed in self.seeds_of(setup):
@@ -79,11 +77,11 @@ class Beyond(Experiment):
                     found += [finetune(setup, before[preset], task, variant, **settings) for task in tasks]
         return found
 
-    def outcome(self, found: Found) -> Outcome:
+    def result(self, found: ExperimentRuns) -> ExperimentResult:
         domains = list(dict.fromkeys(member.domain for member in found.members))
         scores = {domain: {variant: _scores(found, variant, domain) for variant in self.variants} for domain in domains}
         shares = {variant: _shares(found, preset) for variant, (preset, _) in self.variants.items()}
-        table, said = self._compared(scores, shares)
+        table, summary = self._compared(scores, shares)
         looks, labels = styles(self.variants), {variant: found.label(variant) for variant in self.variants}
         panels = [
             dots_panel(
@@ -98,18 +96,18 @@ class Beyond(Experiment):
             "skill explains before it, a dot per pre-training; mean ± standard error."
         )
         plot = Plot(self.name, self.title, caption, tuple(panels), {}, 3, (2.9, 1.9), (3.2, 2.1), 0.3)
-        return Outcome((plot,), said, (table,), _points(found, self.variants))
+        return ExperimentResult((plot,), summary, (table,), _points(found, self.variants))
 
     def _compared(
         self, scores: Mapping[str, Mapping[str, Mapping[str, list[float]]]], shares: Mapping[str, list[float]]
     ) -> tuple[Table, str]:
-        """Each variant's IQM by domain and over all, how far it is above the first, and what its skills explain."""
+        """Tabulate each variant's IQM, its difference from the baseline and its explained share."""
         places = {domain: {v: statistics.matrix(by_task) for v, by_task in of.items()} for domain, of in scores.items()}
         places[ALL] = {
             v: statistics.matrix({task: many for of in scores.values() for task, many in of[v].items()})
             for v in self.variants
         }
-        lines, records, told = [], [], []
+        lines, records, parts = [], [], []
         for variant in self.variants:
             share = float(np.mean(shares[variant])) if shares[variant] else math.nan
             line = [variant]
@@ -124,18 +122,18 @@ class Beyond(Experiment):
                     }
                 )  # fmt: skip
             lines.append([*line, "" if variant == RELEASED else _interval(above), number(share)])
-            told.append(f"{variant} {line[-1]}" + ("" if variant == RELEASED else f" ({_interval(above)} above)"))
+            parts.append(f"{variant} {line[-1]}" + ("" if variant == RELEASED else f" ({_interval(above)} above)"))
         header = ("CIC", *(words(place) for place in places), "Above released", "Skills explain")
         caption = (
             "IQM of the normalised scores after finetuning, the difference over all tasks from CIC as released with "
             "its 95 % interval, and the mean share of the behaviour's variance that the skill explains."
         )
         total = sum(int(matrix.counts.sum()) for matrix in places[ALL].values())
-        said = f"IQM over all tasks ({total} finetunings): {listed(told)}." if total else "No run is done."
-        return Table(self.name, self.title, caption, header, rows(lines), records=records), said
+        summary = f"IQM over all tasks ({total} finetunings): {listed(parts)}." if total else "No run is done."
+        return Table(self.name, self.title, caption, header, rows(lines), records=records), summary
 
 
-def _scores(found: Found, variant: str, domain: str) -> dict[str, list[float]]:
+def _scores(found: ExperimentRuns, variant: str, domain: str) -> dict[str, list[float]]:
     """By task."""
     scores: dict[str, list[float]] = {}
     for member in found.of(variant, domain=domain):
@@ -144,12 +142,12 @@ def _scores(found: Found, variant: str, domain: str) -> dict[str, list[float]]:
     return scores
 
 
-def _shares(found: Found, variant: str) -> list[float]:
+def _shares(found: ExperimentRuns, variant: str) -> list[float]:
     measured = [member.measured.get("explained", {}) for member in found.of(variant)]
     return [float(values[BEHAVIOUR]) for values in measured if BEHAVIOUR in values]
 
 
-def _points(found: Found, variants: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _points(found: ExperimentRuns, variants: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [
         {"variant": variant, "task": task, "seed": member.seed, "score": normalised(task, member.record.score)}
         for variant in variants

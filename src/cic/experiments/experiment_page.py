@@ -13,16 +13,16 @@ from cic.report.page import Medium, Section, data_uri, figure_html, render, tabl
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from cic.experiments.reproduction import Drawn
+    from cic.experiments.reproduction import DrawnExperiment
 
 MEDIA = 20_000_000
 """Maximum size of the films in a page, in bytes."""
 
 
-def write_page(path: Path, drawn: Sequence[Drawn]) -> None:
+def write_page(path: Path, drawn: Sequence[DrawnExperiment]) -> None:
     keys: list[tuple[str, Style]] = []
     for one in drawn:
-        for plot in one.outcome.plots:
+        for plot in one.result.plots:
             keys += [pair for pair in plot.legend.items() if pair not in keys]
     members = [member for one in drawn for member in one.found.members]
     runs = {member.entry.name: member for member in members}
@@ -43,19 +43,19 @@ def write_page(path: Path, drawn: Sequence[Drawn]) -> None:
     )
 
 
-def _section(one: Drawn, keys: Sequence[tuple[str, Style]]) -> Markup:
+def _section(one: DrawnExperiment, keys: Sequence[tuple[str, Style]]) -> Markup:
     figures = []
-    for plot in one.outcome.plots:
+    for plot in one.result.plots:
         if plot.panels:
             labels = [label if plot.legend.get(label) == style else "" for label, style in keys]
             figures.append(figure_html(plot, labels, one.experiment.title))
-    films = _films(one.outcome.films)
+    films = _films(one.result.films)
     return render(
         "experiment.html",
         experiment=one.experiment,
-        outcome=one.outcome,
+        result=one.result,
         figures=figures,
-        tables=[table_html(table) for table in one.outcome.tables if table.rows],
+        tables=[table_html(table) for table in one.result.tables if table.rows],
         films=render("media.html", items=films, loop_films=True) if films else "",
         command=one.command,
     )

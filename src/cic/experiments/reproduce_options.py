@@ -1,4 +1,4 @@
-"""What one may ask of `cic reproduce`. Light: its help is made of it."""
+"""Options of `cic reproduce`. The module imports little because the command's help is made of it."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from cic.experiments.base import Setup
+    from cic.experiments.experiment import ExperimentSetup
 
 
 @dataclass(frozen=True)
 class ReproduceOptions:
-    """What is run, and how."""
+    """How experiments are run."""
 
     scale: Literal["smoke", "laptop", "paper"] = "laptop"
     """smoke (seconds, shows that it works), laptop (hours on one core), paper (the paper's numbers)."""
     out: Path = Path("reproduction")
     """Folder for runs, figures and pages; one scale each."""
     list: bool = False
-    """Only list the experiments, their questions and what they cost on this machine."""
+    """Only list the experiments, their questions and their numbers of runs; --dry-run gives the cost of one."""
     draw: bool = False
-    """Run nothing: draw what is in --out again, from the run folders alone."""
+    """Run nothing: draw what is in --out again, from its run folders or its tables."""
     plan: Path | None = None
     """Only write the plan to this file, to be read, edited and run by `cic sweep`."""
     dry_run: bool = False
-    """Only say what it costs, with every kind of run timed on this machine."""
+    """Only print the cost: every kind of run is timed on this machine."""
     seeds: str | None = None
     """0-4, or 0,3,7, in place of the experiment's own."""
     domain: str | None = None
@@ -39,8 +39,8 @@ class ReproduceOptions:
     quiet: bool = False
     """Show no progress."""
 
-    def setup(self) -> Setup:
-        from cic.experiments.base import Setup
+    def setup(self) -> ExperimentSetup:
+        from cic.experiments.experiment import ExperimentSetup
         from cic.sweep.grid import parse_seeds
 
-        return Setup(self.scale, parse_seeds(self.seeds) if self.seeds else (), self.domain, self.set)
+        return ExperimentSetup(self.scale, parse_seeds(self.seeds) if self.seeds else (), self.domain, self.set)

@@ -44,16 +44,16 @@ def degenerate_loss(batch: float, temperature: float) -> float:
     return math.log(batch - math.exp(2 / temperature))
 
 
-def collapsed_notice(runs: Mapping[str, bool | None]) -> str:
-    """Return a warning about the collapsed runs among these, by name; an empty text if there are none."""
+def collapsed_notices(runs: Mapping[str, bool | None]) -> list[str]:
+    """Return a warning about the collapsed runs among these, by name, if there are any."""
     known = [name for name, sound in runs.items() if sound is not None]
-    lost = [name for name in known if not runs[name]]
-    if not lost:
-        return ""
-    return (
-        f"{len(lost)} of {len(known)} CIC pre-trainings collapsed: skill accuracy is at most {TIMES_CHANCE:g} times "
-        "chance, so comparisons with them are invalid. Use loss=infonce or a larger batch"
-    )
+    collapsed = [name for name in known if not runs[name]]
+    if not collapsed:
+        return []
+    return [
+        f"{len(collapsed)} of {len(known)} CIC pre-trainings collapsed: skill accuracy is at most {TIMES_CHANCE:g} "
+        "times chance, so comparisons with them are invalid. Use loss=infonce or a larger batch"
+    ]
 
 
 def _at_the_end(series: Series | None) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -98,7 +99,9 @@ def _points(metric: str, series: Series, points: int | None) -> list[tuple[str, 
 
 def _minutes(run: RunRecord) -> str:
     """How long the run took, without the time for which it was stopped; empty if it logged no times."""
-    times = metrics(run, ("time/unix",), "timing.jsonl")[0].get("time/unix") if run.tables is None else None
+    if run.tables is not None:
+        return f"{run.minutes:.2f}" if math.isfinite(run.minutes) else ""
+    times = metrics(run, ("time/unix",), "timing.jsonl")[0].get("time/unix")
     if times is None or not run.finished:
         return ""
     passed = np.diff(times.values)

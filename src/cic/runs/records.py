@@ -52,6 +52,8 @@ class RunRecord:
     problems: tuple[str, ...] = field(default=())
     tables: Path | None = None
     """The folder of the study's tables that the record comes from; None for a run folder."""
+    minutes: float = math.nan
+    """How long the run took, if its tables contain it."""
 
     @property
     def method(self) -> str:
@@ -175,7 +177,11 @@ def _from_row(folder: Path, study: str, row: dict[str, str]) -> RunRecord | str:
     step = study_tables.from_cell(row.get("step") or "0")
     progress = {"state": plain(row.get("state") or "unknown"), "step": integer(step), "result": result}
     found = _record(folder / own, f"{study}/{own}" if study else own, header, progress)
-    return found if isinstance(found, str) else replace(found, tables=folder)
+    return (
+        found
+        if isinstance(found, str)
+        else replace(found, tables=folder, minutes=study_tables.to_float(row.get("minutes") or ""))
+    )
 
 
 def _record(folder: Path, name: str, header: dict[str, Any], progress: dict[str, Any]) -> RunRecord | str:

@@ -70,8 +70,8 @@ def _curves(path: Path, _: int) -> Curves:
     found: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
     for row in _complete(path):
         steps, values = found.setdefault(row["run"], {}).setdefault(row["metric"], ([], []))
-        steps.append(_float(row["step"]))
-        values.append(_float(row["value"]))
+        steps.append(to_float(row["step"]))
+        values.append(to_float(row["value"]))
     return found
 
 
@@ -79,7 +79,7 @@ def _curves(path: Path, _: int) -> Curves:
 def _trials(path: Path, _: int) -> Trials:
     found: dict[str, list[tuple[float, float, bool]]] = {}
     for row in _complete(path):
-        found.setdefault(row["run"], []).append((_float(row["value"]), _float(row["return"]), row["chosen"] == "1"))
+        found.setdefault(row["run"], []).append((to_float(row["value"]), to_float(row["return"]), row["chosen"] == "1"))
     return found
 
 
@@ -96,8 +96,8 @@ def _stamp(path: Path) -> int:
         return 0
 
 
-def _float(text: str) -> float:
-    """NaN for what is no number."""
+def to_float(text: str) -> float:
+    """Return the number in a cell; NaN if there is none."""
     try:
         return float(text)
     except ValueError:

@@ -1,26 +1,25 @@
 """Figure "skill adaptation": ways to choose a skill within 4k steps of the task.
 
-A run is the search alone: no update is made (`update_every` is beyond the budget), so the return at the end is that of
-the chosen skill under the pre-trained policy.
+A run consists of the search alone: no update is made (`update_every` exceeds the budget), so the final return is that
+of the chosen skill under the pre-trained policy.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from cic.experiments.base import (
+from cic.experiments.experiment import (
     Experiment,
-    Found,
-    Outcome,
-    Planned,
-    Setup,
+    ExperimentResult,
+    ExperimentSetup,
+    PlannedRun,
     by_scale,
     finetune,
     pretrain,
-    register,
     tasks_of,
 )
-from cic.experiments.paper_figures import dots_panel, listed, mean_text, styles
+from cic.experiments.experiment_runs import ExperimentRuns
+from cic.experiments.panels import dots_panel, listed, mean_text, styles
 from cic.report.figures import Plot
 from cic.report.figures.curve_plots import task_title
 from cic.report.tables import Table, rows
@@ -30,7 +29,6 @@ BEFORE = "pre-training"
 NEVER = 10**9
 
 
-@register
 class Adaptation(Experiment):
     name = "adaptation"
     title = "Choosing a skill"
@@ -40,7 +38,7 @@ class Adaptation(Experiment):
     domains = by_scale(("gridworld",), ("quadruped",), ("quadruped",))
     steps = by_scale(200, 4_000, 4_000)
 
-    def runs(self, setup: Setup) -> list[Planned]:
+    def runs(self, setup: ExperimentSetup) -> list[PlannedRun]:
         budget, found = self.steps[setup.scale], []
         for domain in self.domains_of(setup):
             tasks = [f"{domain}-{task}" for task in tasks_of(domain, ("stand", "run"))]
@@ -55,7 +53,7 @@ class Adaptation(Experiment):
                         )
         return found
 
-    def outcome(self, found: Found) -> Outcome:
+    def result(self, found: ExperimentRuns) -> ExperimentResult:
         searches = list(SEARCHES.values())
         tasks = list(dict.fromkeys(member.task for member in found.members if member.task))
         looks, labels = styles(found.variants), {search: found.label(search) for search in searches}
@@ -85,4 +83,6 @@ class Adaptation(Experiment):
         plot = Plot(self.name, self.title, caption, tuple(panels), {}, 2, (3.3, 1.9), (3.6, 2.1), 0.3)
         budget = self.steps[found.setup.scale]
         numbers = listed([f"{search} {mean_text(every[search])}" for search in searches])
-        return Outcome((plot,), f"Mean return of the skill chosen within {budget:,} steps: {numbers}.", (table,), data)
+        return ExperimentResult(
+            (plot,), f"Mean return of the skill chosen within {budget:,} steps: {numbers}.", (table,), data
+        )

@@ -10,9 +10,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cic.experiments.base import Experiment, Found, Outcome, Planned, Setup, by_scale, pretrain, register, tasks_of
-from cic.experiments.paper_figures import styles
-from cic.experiments.zero_shot import at_the_end, name_of, said, zero_shot
+from cic.experiments.experiment import (
+    Experiment,
+    ExperimentResult,
+    ExperimentSetup,
+    PlannedRun,
+    by_scale,
+    pretrain,
+    tasks_of,
+)
+from cic.experiments.experiment_runs import ExperimentRuns
+from cic.experiments.panels import styles
+from cic.experiments.zero_shot_returns import at_the_end, name_of, summary, zero_shot
 from cic.report.figures import Panel, Plot
 from cic.report.statistics import standard_error
 
@@ -23,7 +32,6 @@ if TYPE_CHECKING:
 ALL = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
-@register
 class Dimension(Experiment):
     name = "dimension"
     title = "Skill dimension"
@@ -37,15 +45,14 @@ class Dimension(Experiment):
     domains = by_scale(("gridworld",), ("quadruped",), ("quadruped",))
     dimensions = by_scale((1, 4, 16), ALL, ALL)
 
-    def runs(self, setup: Setup) -> list[Planned]:
+    def runs(self, setup: ExperimentSetup) -> list[PlannedRun]:
         return [
             pretrain(setup, str(dimension), domain, seed, skill_dim=dimension)
-            for domain in self.domains_of(setup)
-            for seed in self.seeds_of(setup)
+            for domain, seed in self.domains_and_seeds(setup)
             for dimension in self.dimensions[setup.scale]
         ]
 
-    def outcome(self, found: Found) -> Outcome:
+    def result(self, found: ExperimentRuns) -> ExperimentResult:
         domain = found.members[0].domain
         tasks = tasks_of(domain, ("stand",))
         runs = {
@@ -70,13 +77,13 @@ class Dimension(Experiment):
 
         heading = name_of(domain, tasks)
         named = {f"{variant} dimension{'s' * (variant != '1')}": values for variant, values in ends.items()}
-        told = said(found, named, f"Zero-shot return by skill dimension on {heading.lower()}")
+        text = summary(found, named, f"Zero-shot return by skill dimension on {heading.lower()}")
         caption = "Return of random skills over the last quarter of pre-training: runs, mean ± standard error."
-        panel = Panel(heading, draw, told)
+        panel = Panel(heading, draw, text)
         plot = Plot(self.name, self.title, caption, (panel,), {}, 1, (4.4, 2.6), (4.4, 2.8))
         data = [
             {"skill_dim": int(variant), "seed": seed, "zero_shot_return": value}
             for variant, pairs in runs.items()
             for seed, value in pairs
         ]
-        return Outcome((plot,), told, data=data)
+        return ExperimentResult((plot,), text, data=data)

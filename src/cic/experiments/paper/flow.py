@@ -1,8 +1,8 @@
 """Figure "behaviour flow": where a point mass moves from each place, by the value of a skill of one dimension.
 
-The released code makes embeddings as wide as the skill. With one entry, normalising leaves its sign alone: the
-contrastive loss has no gradient and nothing is learned. So the embeddings keep the paper's width of 64. The released
-loss then still collapses to cosines of −1 for all pairs, where it has no gradient either: the loss is that of the text.
+In the released code embeddings are as wide as the skill. Normalising a vector of one entry keeps only its sign, so the
+contrastive loss has no gradient. So the embeddings have the paper's width of 64. The released loss still collapses to
+cosines of −1 for all pairs, where it has no gradient either. So the loss is the InfoNCE of the paper's text.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cic.api import load
-from cic.experiments.base import Experiment, Found, Outcome, Planned, Setup, by_scale, pretrain, register
-from cic.experiments.paper_figures import mean_text
+from cic.experiments.experiment import Experiment, ExperimentResult, ExperimentSetup, PlannedRun, by_scale, pretrain
+from cic.experiments.experiment_runs import ExperimentRuns
+from cic.experiments.panels import mean_text
 from cic.report.figures import Panel, Plot
 from cic.report.tables import many
 from cic.runs.folder import Run
@@ -29,8 +30,8 @@ EDGE, STEPS = 0.26, 25
 """Of the walls' 0.29, and half a second."""
 
 
-def field(run: Path, scale: str) -> dict[str, Any]:
-    """From rest at each place of a square lattice, how far the mass is after half a second under each skill value."""
+def measure_flow(run: Path, scale: str) -> dict[str, Any]:
+    """Measure how far the mass moves in half a second, from rest at each place of a square lattice, per skill value."""
     agent = load(run)
     side = np.linspace(-EDGE, EDGE, PLACES[scale])
     places = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
@@ -54,14 +55,13 @@ def field(run: Path, scale: str) -> dict[str, Any]:
 
 
 def _columns(state: Any, positions: Any) -> int:
-    """Where the positions are in the simulator's whole state."""
+    """Return the column of the positions in the simulator's state."""
     for column in range(state.shape[1] - 1):
         if np.array_equal(state[:, column : column + 2], positions):
             return column
     raise AssertionError("the simulator's state lacks its positions")
 
 
-@register
 class Flow(Experiment):
     name = "flow"
     title = "Behaviour flow of a point mass"
@@ -74,16 +74,15 @@ class Flow(Experiment):
     seeds = by_scale(1, 3, 3)
     domains = by_scale(("point_mass",), ("point_mass",), ("point_mass",))
     own_domain = True
-    measurements = {"flow": field}  # noqa: RUF012
+    measurements = {"flow": measure_flow}  # noqa: RUF012
 
-    def runs(self, setup: Setup) -> list[Planned]:
+    def runs(self, setup: ExperimentSetup) -> list[PlannedRun]:
         return [
             pretrain(setup, "CIC", domain, seed, skill_dim=1, embedding=WIDTH, loss="infonce")
-            for domain in self.domains_of(setup)
-            for seed in self.seeds_of(setup)
+            for domain, seed in self.domains_and_seeds(setup)
         ]
 
-    def outcome(self, found: Found) -> Outcome:
+    def result(self, found: ExperimentRuns) -> ExperimentResult:
         runs = [member for member in found.of("CIC") if "flow" in member.measured]
         data, panels = [], []
         for member in runs:
@@ -102,7 +101,7 @@ class Flow(Experiment):
         if not panels:
             panels = [Panel("no run", lambda axes, _: None, "No run is done.")]
         spans, inward, lengths = _numbers(runs)
-        said = (
+        summary = (
             f"Over {many(len(runs), 'seed')} the mass moves {mean_text(lengths)} m in half a second; near the origin "
             f"directions span {mean_text(spans)} of 360 degrees over the values of the skill, and "
             f"{mean_text(inward, 2)} of the moves from the edges do not go further out."
@@ -112,7 +111,7 @@ class Flow(Experiment):
             "is the arena; the longest arrow is drawn as long as the lattice is wide."
         )
         plot = Plot(self.name, self.title, caption, tuple(panels), {}, 5, (1.5, 1.65), (2.6, 2.6))
-        return Outcome((plot,), said, data=data)
+        return ExperimentResult((plot,), summary, data=data)
 
 
 def _quiver(value: float, places: Any, moved: Any, scale: float) -> Panel:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from cic.core.paper_scores import TITLES
-from cic.experiments.base import Experiment, Found, Outcome, Planned, Setup, by_scale, pretrain, register
-from cic.experiments.paper_figures import legend, listed, mean_text, styles
-from cic.experiments.zero_shot import at_the_end, zero_shot
+from cic.experiments.experiment import Experiment, ExperimentResult, ExperimentSetup, PlannedRun, by_scale, pretrain
+from cic.experiments.experiment_runs import ExperimentRuns
+from cic.experiments.panels import legend, listed, mean_text, styles
+from cic.experiments.zero_shot_returns import at_the_end, zero_shot
 from cic.report.figures import Plot
 from cic.report.figures.curve_plots import curve_panel
 from cic.report.learning_curves import curve
@@ -14,7 +15,6 @@ GYM, DMC = "gymnasium:Hopper-v5", "hopper"
 PANELS = {"Gymnasium Hopper": (GYM, "reward"), "DMC hopper: stand": (DMC, "stand"), "DMC hopper: hop": (DMC, "hop")}
 
 
-@register
 class GymVsDMC(Experiment):
     name = "gym-vs-dmc"
     title = "Early termination leaks reward"
@@ -32,16 +32,15 @@ class GymVsDMC(Experiment):
     lengths = by_scale({"steps": 1_200}, {}, {})
     """An episode of DMC's has 1,000 steps, and its return is logged at its end."""
 
-    def runs(self, setup: Setup) -> list[Planned]:
+    def runs(self, setup: ExperimentSetup) -> list[PlannedRun]:
         return [
             pretrain(setup, TITLES[method], domain, seed, method, **self.lengths[setup.scale])
-            for domain in self.domains_of(setup)
-            for seed in self.seeds_of(setup)
+            for domain, seed in self.domains_and_seeds(setup)
             for method in self.methods
         ]
 
-    def outcome(self, found: Found) -> Outcome:
-        looks, panels, data, told = styles(found.variants), [], [], []
+    def result(self, found: ExperimentRuns) -> ExperimentResult:
+        looks, panels, data, parts = styles(found.variants), [], [], []
         for title, (domain, task) in PANELS.items():
             lines, ends = [], {}
             for variant in found.variants:
@@ -62,10 +61,10 @@ class GymVsDMC(Experiment):
                     for step, value in zip(series.steps, series.values.tolist(), strict=True)
                 ]
             panels.append(curve_panel(title, lines, "Pre-training steps", "Extrinsic return"))
-            told.append(f"{title} {listed([f'{variant} {mean_text(values)}' for variant, values in ends.items()])}")
+            parts.append(f"{title} {listed([f'{variant} {mean_text(values)}' for variant, values in ends.items()])}")
         caption = (
             "Extrinsic return of an episode while pre-training without it: mean ± standard error over runs. The "
             "returns of the two libraries are on different scales."
         )
         plot = Plot(self.name, self.title, caption, tuple(panels), legend(found), 3, (2.4, 2.0))
-        return Outcome((plot,), f"Extrinsic return over the last quarter: {'; '.join(told)}.", data=data)
+        return ExperimentResult((plot,), f"Extrinsic return over the last quarter: {'; '.join(parts)}.", data=data)

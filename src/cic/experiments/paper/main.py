@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cic.experiments.base import Found, Outcome, register
-from cic.experiments.paper_figures import listed
-from cic.experiments.urlb import URLBExperiment, gaps, study
+from cic.experiments.experiment import ExperimentResult
+from cic.experiments.experiment_runs import ExperimentRuns
+from cic.experiments.panels import listed
+from cic.experiments.urlb_experiment import URLBExperiment, gaps, study
 from cic.report import score_tables, scores
 from cic.report.figures import score_plots
 from cic.report.options import ReportOptions
 from cic.report.tables import number
 
 
-@register
 class Main(URLBExperiment):
     name = "main"
     title = "Adaptation efficiency on URLB"
@@ -24,7 +24,7 @@ class Main(URLBExperiment):
         "10 seeds: 79 % above the next skill discovery method (APS) and 18 % above the next of all (ProtoRL)."
     )
 
-    def outcome(self, found: Found) -> Outcome:
+    def result(self, found: ExperimentRuns) -> ExperimentResult:
         options = ReportOptions(paper=("all",))
         grouped = study(found)
         computed = scores.compute(grouped, options, found.notices)
@@ -39,8 +39,8 @@ class Main(URLBExperiment):
         ranked = sorted(computed.own, key=lambda row: -computed.aggregates[row.label]["iqm"].value)
         numbers = listed([f"{row.label} {number(computed.aggregates[row.label]['iqm'].value)}" for row in ranked])
         runs = sum(int(row.matrix.counts.sum()) for row in computed.own)
-        told = (
+        summary = (
             f"IQM over {len(computed.tasks)} tasks and {runs} finetunings: {numbers}." if ranked else "No run is done."
         )
         shown = replace(plot, name=self.name, caption=caption)
-        return Outcome((shown,), told, tables, tables[0].records)
+        return ExperimentResult((shown,), summary, tables, tables[0].records)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from cic.experiments.base import Experiment, Found, Outcome, Planned, Setup, by_scale, pretrain, register
-from cic.experiments.zero_shot import compared
+from cic.experiments.experiment import Experiment, ExperimentResult, ExperimentSetup, PlannedRun, by_scale, pretrain
+from cic.experiments.experiment_runs import ExperimentRuns
+from cic.experiments.zero_shot_returns import compare_variants
 
 
-@register
 class Projection(Experiment):
     name = "projection"
     title = "Skill projection"
@@ -15,16 +15,15 @@ class Projection(Experiment):
     claim = "Projecting skill vectors after sampling them from noise significantly improves the zero-shot return."
     domains = by_scale(("gridworld",), ("quadruped",), ("quadruped",))
 
-    def runs(self, setup: Setup) -> list[Planned]:
+    def runs(self, setup: ExperimentSetup) -> list[PlannedRun]:
         return [
             planned
-            for domain in self.domains_of(setup)
-            for seed in self.seeds_of(setup)
+            for domain, seed in self.domains_and_seeds(setup)
             for planned in (
                 pretrain(setup, "projection", domain, seed),
                 pretrain(setup, "no projection", domain, seed, projection=False),
             )
         ]
 
-    def outcome(self, found: Found) -> Outcome:
-        return compared(found, self.name, self.title, ("stand",), "Zero-shot return")
+    def result(self, found: ExperimentRuns) -> ExperimentResult:
+        return compare_variants(found, self.name, self.title, ("stand",))

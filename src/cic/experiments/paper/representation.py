@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from cic.experiments.base import Experiment, Found, Outcome, Planned, Setup, by_scale, pretrain, register
-from cic.experiments.zero_shot import compared
+from cic.experiments.experiment import Experiment, ExperimentResult, ExperimentSetup, PlannedRun, by_scale, pretrain
+from cic.experiments.experiment_runs import ExperimentRuns
+from cic.experiments.zero_shot_returns import compare_variants
 
 
-@register
 class Representation(Experiment):
     name = "representation"
     title = "Representation learning"
@@ -25,13 +25,12 @@ class Representation(Experiment):
         "no entropy": {"entropy": False},
     }
 
-    def runs(self, setup: Setup) -> list[Planned]:
+    def runs(self, setup: ExperimentSetup) -> list[PlannedRun]:
         return [
             pretrain(setup, variant, domain, seed, **settings)
-            for domain in self.domains_of(setup)
-            for seed in self.seeds_of(setup)
+            for domain, seed in self.domains_and_seeds(setup)
             for variant, settings in self.variants.items()
         ]
 
-    def outcome(self, found: Found) -> Outcome:
-        return compared(found, self.name, self.title, ("stand",), "Zero-shot return")
+    def result(self, found: ExperimentRuns) -> ExperimentResult:
+        return compare_variants(found, self.name, self.title, ("stand",))

@@ -7,25 +7,23 @@ import math
 import numpy as np
 
 from cic.core import paper_scores
-from cic.experiments.base import (
+from cic.experiments.experiment import (
     Experiment,
-    Found,
-    Outcome,
-    Planned,
-    Setup,
+    ExperimentResult,
+    ExperimentSetup,
+    PlannedRun,
     by_scale,
     finetune,
     first_tasks,
     pretrain,
-    register,
 )
-from cic.experiments.paper_figures import PAPER, PAPER_STYLE, dots_panel, listed, mean_text, styles
+from cic.experiments.experiment_runs import ExperimentRuns
+from cic.experiments.panels import PAPER, PAPER_STYLE, dots_panel, listed, mean_text, styles
 from cic.report.figures import Plot
 from cic.report.statistics import normalised
 from cic.report.tables import Table, number, rows, words
 
 
-@register
 class Rewards(Experiment):
     name = "rewards"
     title = "Intrinsic rewards"
@@ -40,7 +38,7 @@ class Rewards(Experiment):
     tasks = by_scale(1, 4, 4)
     variants = ("discriminator", "similarity", "uncertainty", "entropy")
 
-    def runs(self, setup: Setup) -> list[Planned]:
+    def runs(self, setup: ExperimentSetup) -> list[PlannedRun]:
         found = []
         for domain in self.domains_of(setup):
             tasks = first_tasks(domain, self.tasks[setup.scale])
@@ -50,7 +48,7 @@ class Rewards(Experiment):
                     found += [before, *(finetune(setup, before, task) for task in tasks)]
         return found
 
-    def outcome(self, found: Found) -> Outcome:
+    def result(self, found: ExperimentRuns) -> ExperimentResult:
         domains = list(dict.fromkeys(member.domain for member in found.members))
         published = paper_scores.reward_variants()
         scores: dict[str, dict[str, list[float]]] = {domain: {} for domain in domains}
@@ -79,12 +77,12 @@ class Rewards(Experiment):
             variant: [float(np.mean(scores[domain][variant])) for domain in domains if scores[domain][variant]]
             for variant in self.variants
         }
-        told = listed(
+        parts = listed(
             [f"{variant} {mean_text(values[:1] and [float(np.mean(values))])}" for variant, values in means.items()]
         )
         runs = len(data)
-        said = f"Mean normalised score over {listed(domains)} ({runs} finetunings): {told}."
-        return Outcome((plot,), said, (self._table(scores, means),), data)
+        summary = f"Mean normalised score over {listed(domains)} ({runs} finetunings): {parts}."
+        return ExperimentResult((plot,), summary, (self._table(scores, means),), data)
 
     def _table(self, scores: dict[str, dict[str, list[float]]], means: dict[str, list[float]]) -> Table:
         """The paper's table, its rows beside ours."""

@@ -10,10 +10,11 @@ import numpy as np
 from cic.api import load
 from cic.core.errors import UserError
 from cic.core.paper_scores import TITLES
-from cic.experiments.base import Experiment, Found, Member, Outcome, Planned, Setup, by_scale, pretrain, register
-from cic.experiments.behaviour import act, filmstrip, read_picture, save_picture, skills_of
-from cic.experiments.measuring import FOLDER
-from cic.experiments.paper_figures import dots_panel, mean_text, picture_panel, styles
+from cic.experiments.experiment import Experiment, ExperimentResult, ExperimentSetup, PlannedRun, by_scale, pretrain
+from cic.experiments.experiment_runs import ExperimentRun, ExperimentRuns
+from cic.experiments.measurements import FOLDER, read_picture, save_picture
+from cic.experiments.panels import dots_panel, mean_text, picture_panel, styles
+from cic.experiments.rollouts import filmstrip, roll_out, skills_of
 from cic.report.figures import Panel, Plot
 from cic.report.tables import Table, rows, words
 from cic.runs.folder import Run
@@ -23,10 +24,10 @@ SKILLS, SECONDS, STRIPS = by_scale(4, 16, 16), by_scale(2.0, 10.0, 10.0), by_sca
 
 
 class Body(NamedTuple):
-    """What a domain's positions are."""
+    """The meaning of a domain's positions."""
 
     ground: tuple[int, ...]
-    """Those that say where the body is along the ground."""
+    """Indices of the body's place along the ground."""
     positions: int
     seconds: float
     """Of a step."""
@@ -41,11 +42,11 @@ BODIES = {
 }
 
 
-def motion(run: Path, scale: str) -> dict[str, Any]:
-    """Per skill, after the first second: the way of the body along the ground, and how much the pose varies."""
+def measure_motion(run: Path, scale: str) -> dict[str, Any]:
+    """Measure per skill, after the first second, the distance of the body along the ground and the change of pose."""
     agent, body = load(run), BODIES[Run(run).config["domain"]]
     skills, steps = skills_of(agent, SKILLS[scale]), round(SECONDS[scale] / body.seconds)
-    seen = act(run, skills, steps, [0] * len(skills)).physics[round(1 / body.seconds) :, :, : body.positions]
+    seen = roll_out(run, skills, steps, [0] * len(skills)).physics[round(1 / body.seconds) :, :, : body.positions]
     time = (len(seen) - 1) * body.seconds
     way = np.linalg.norm(np.diff(seen[..., body.ground], axis=0), axis=2).sum(axis=0) / time
     pose = np.delete(seen, body.ground, axis=2) if len(body.ground) < body.positions else seen
@@ -55,7 +56,7 @@ def motion(run: Path, scale: str) -> dict[str, Any]:
 
 
 def _strip(run: Path, skill: Any, index: int, steps: int) -> str:
-    """The name of a picture in the run's folder, or why there is none."""
+    """Return the name of a picture in the run's folder, or the reason why there is none."""
     picture = filmstrip(run, skill, steps)
     if isinstance(picture, str):
         return picture
@@ -64,7 +65,6 @@ def _strip(run: Path, skill: Any, index: int, steps: int) -> str:
     return name
 
 
-@register
 class Static(Experiment):
     name = "static"
     title = "Static poses and motion"
@@ -74,28 +74,27 @@ class Static(Experiment):
     domains = by_scale(("gridworld",), ("walker", "quadruped"), ("walker", "quadruped"))
     seeds = by_scale(1, 3, 3)
     methods = ("diayn", "cic")
-    measurements = {"static": motion}  # noqa: RUF012
+    measurements = {"static": measure_motion}  # noqa: RUF012
 
-    def runs(self, setup: Setup) -> list[Planned]:
+    def runs(self, setup: ExperimentSetup) -> list[PlannedRun]:
         if setup.domain is not None and setup.domain not in BODIES:
             raise UserError(f"static does not know the body of {setup.domain}: choose one of {', '.join(BODIES)}")
         return [
             pretrain(setup, TITLES[method], domain, seed, method)
-            for domain in self.domains_of(setup)
-            for seed in self.seeds_of(setup)
+            for domain, seed in self.domains_and_seeds(setup)
             for method in self.methods
         ]
 
-    def outcome(self, found: Found) -> Outcome:
-        looks, labels = styles(found.variants), {variant: found.label(variant) for variant in found.variants}
-        panels, lines, told = [], [], []
+    def result(self, found: ExperimentRuns) -> ExperimentResult:
+        looks, labels = styles(found.variants), found.labels
+        panels, lines, parts = [], [], []
         for domain in dict.fromkeys(member.domain for member in found.members):
             for key, what in MOTIONS.items():
                 means = {v: [_mean(m, key) for m in _measured(found, v, domain)] for v in found.variants}
                 texts = {variant: mean_text(values) for variant, values in means.items()}
                 panels.append(dots_panel(words(domain), means, looks, what, labels=labels))
                 lines.append([domain, what, *texts.values()])
-                told.append(f"{domain}, {what.lower()}: {', '.join(f'{v} {text}' for v, text in texts.items())}")
+                parts.append(f"{domain}, {what.lower()}: {', '.join(f'{v} {text}' for v, text in texts.items())}")
         caption = (
             "Mean over skills after the first second, a dot per run: how much the joints move, and how fast the body "
             "does."
@@ -107,34 +106,34 @@ class Static(Experiment):
         table_caption = "Means over skills ± standard errors over seeds."
         header = ("Domain", "Motion", *found.variants)
         table = Table(self.name, self.title, table_caption, header, rows(lines), heads=2, records=data)
-        said = f"After the first second: {'; '.join(told)}."
-        return Outcome((numbers, pictures) if strips else (numbers,), said, (table,), data)
+        summary = f"After the first second: {'; '.join(parts)}."
+        return ExperimentResult((numbers, pictures) if strips else (numbers,), summary, (table,), data)
 
 
-def _measured(found: Found, variant: str, domain: str) -> list[Member]:
+def _measured(found: ExperimentRuns, variant: str, domain: str) -> list[ExperimentRun]:
     return [member for member in found.of(variant, domain=domain) if "static" in member.measured]
 
 
-def _mean(member: Member, key: str) -> float:
+def _mean(member: ExperimentRun, key: str) -> float:
     """Over the run's skills."""
     return float(np.mean(member.measured["static"][key]))
 
 
-def _strips(found: Found) -> tuple[Panel, ...]:
+def _strips(found: ExperimentRuns) -> tuple[Panel, ...]:
     """Of the first run of each variant and domain."""
     panels, shown = [], set()
     for member in found.members:
-        if "static" not in member.measured or member.record is None or (member.variant, member.domain) in shown:
+        if "static" not in member.measured or (member.variant, member.domain) in shown:
             continue
         shown.add((member.variant, member.domain))
         for index, name in enumerate(member.measured["static"]["strips"]):
             title = f"{words(member.domain)}, {member.variant}, skill {index}"
-            picture = read_picture(member.record.path, name)
+            picture = read_picture(member.files, name)
             panels.append(picture_panel(title, picture, f"Pictures of {title} over ten seconds."))
     return tuple(panels)
 
 
-def _data(found: Found) -> list[dict[str, Any]]:
+def _data(found: ExperimentRuns) -> list[dict[str, Any]]:
     data = []
     for member in found.members:
         values = member.measured.get("static", {"pose": [], "speed": []})

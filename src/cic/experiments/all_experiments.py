@@ -1,0 +1,77 @@
+"""The experiments by name, and the plan of several of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from cic.core.errors import UserError, unknown
+from cic.experiments.beyond import Beyond
+from cic.experiments.experiment import Experiment, ExperimentSetup, PlannedRun
+from cic.experiments.paper.adaptation import Adaptation
+from cic.experiments.paper.dimension import Dimension
+from cic.experiments.paper.domain_curves import DomainCurves
+from cic.experiments.paper.flow import Flow
+from cic.experiments.paper.gridworld_skills import GridworldSkills
+from cic.experiments.paper.gym_vs_dmc import GymVsDMC
+from cic.experiments.paper.main import Main
+from cic.experiments.paper.projection import Projection
+from cic.experiments.paper.qualitative_skills import QualitativeSkills
+from cic.experiments.paper.representation import Representation
+from cic.experiments.paper.rewards import Rewards
+from cic.experiments.paper.skill_sweep import SkillSweep
+from cic.experiments.paper.static import Static
+from cic.sweep.plan import Entry, Plan
+from cic.sweep.resolve import resolve
+
+_CLASSES: tuple[type[Experiment], ...] = (
+    Main,
+    DomainCurves,
+    Rewards,
+    Representation,
+    Projection,
+    Dimension,
+    Adaptation,
+    SkillSweep,
+    GymVsDMC,
+    GridworldSkills,
+    Flow,
+    Static,
+    QualitativeSkills,
+    Beyond,
+)
+"""In the order of the paper, then what the paper does not have."""
+EXPERIMENTS = {cls.name: cls() for cls in _CLASSES}
+
+
+def get_experiment(name: str) -> Experiment:
+    if name not in EXPERIMENTS:
+        raise unknown("experiment", name, [*EXPERIMENTS, "all"])
+    return EXPERIMENTS[name]
+
+
+def plan_runs(experiment: Experiment, setup: ExperimentSetup) -> list[PlannedRun]:
+    """Plan the experiment's runs, each named by its folder: the same run has the same name in every experiment."""
+    found = experiment.runs(setup)
+    try:
+        specs = resolve(Plan(tuple(run.entry for run in found)))
+    except UserError as error:
+        raise UserError(f"{experiment.name}: {error}") from None
+    folders = {spec.name: spec.folder for spec in specs}
+    return [
+        replace(
+            run,
+            entry=replace(
+                run.entry, name=folders[run.entry.name], after=tuple(folders[name] for name in run.entry.after)
+            ),
+        )
+        for run in found
+    ]
+
+
+def merge(parts: Iterable[Iterable[PlannedRun]]) -> Plan:
+    """Return one plan in which runs that several experiments need occur once."""
+    entries: dict[str, Entry] = {}
+    for part in parts:
+        entries |= {run.entry.name: run.entry for run in part}
+    return Plan(tuple(entries.values()))

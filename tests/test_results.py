@@ -1,0 +1,191 @@
+"""The headline numbers of `results/` follow from the tables that are committed there."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from cic import cli
+from cic.core.paper_scores import experts
+from cic.experiments import reproduction
+from cic.runs import records
+from cic.runs.contents import metrics
+from cic.runs.records import RunRecord
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results"
+STUDIES = sorted(path.parent for path in RESULTS.rglob("curves.csv.gz"))
+
+
+def study(name: str) -> list[RunRecord]:
+    runs, problems = records.read([RESULTS / name])
+    assert not problems
+    return runs
+
+
+def script(path: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(Path(path).stem, RESULTS / path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def last(run: RunRecord, metric: str) -> float:
+    return float(metrics(run, (metric,))[0][metric].values[-1])
+
+
+def drawn(folder: str, experiment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What `cic reproduce EXPERIMENT --draw` prints of a copy."""
+    monkeypatch.setattr(reproduction, "FIGURES", ())
+    out = tmp_path / "out"
+    out.mkdir()
+    for path in (RESULTS / folder).glob("*.*"):
+        shutil.copy(path, out)
+    (out / experiment).mkdir()
+    shutil.copy(RESULTS / folder / experiment / "setup.json", out / experiment)
+    assert cli.main(["reproduce", experiment, "--draw", "--out", str(out)]) == 0
+    for name in ("data.csv", f"{experiment}.md", "raw_scores.md"):
+        if (RESULTS / folder / experiment / name).exists():
+            assert (out / experiment / name).read_bytes() == (RESULTS / folder / experiment / name).read_bytes()
+    return str(json.loads((out / experiment / "summary.json").read_text())["result"])
+
+
+def test_there_are_tables_and_no_run_folders() -> None:
+    assert len(STUDIES) == 12
+    assert list(records.folders(RESULTS)) == []
+    large = [path for path in RESULTS.rglob("*") if path.is_file() and path.stat().st_size > 1_000_000]
+    assert large == []
+
+
+@pytest.mark.parametrize(
+    ("name", "sound", "collapsed"),
+    [
+        ("adaptation", 10, 0),
+        ("beyond-released", 20, 0),
+        ("experiments", 6, 39),
+        ("main-laptop", 6, 0),
+        ("main-paper-protocol", 1, 0),
+        ("methods", 8, 0),
+        ("point-mass", 12, 0),
+        ("quadruped-representation", 1, 0),
+        ("walker-defaults", 12, 0),
+        ("walker-laptop", 5, 0),
+    ],
+)
+def test_which_cic_pretrainings_are_sound(name: str, sound: int, collapsed: int) -> None:
+    found = []
+    for path in STUDIES:
+        if path.relative_to(RESULTS).parts[0] == name:
+            with (path / "runs.csv").open(newline="") as file:
+                found += [row["sound"] for row in csv.DictReader(file)]
+    assert (found.count("true"), found.count("false")) == (sound, collapsed)
+
+
+@pytest.mark.parametrize(
+    ("folder", "experiment", "text"),
+    [
+        ("main-laptop", "main", "Disagreement 0.87, RND 0.84, APT 0.77, CIC 0.67, DIAYN 0.66"),
+        (
+            "beyond-released",
+            "beyond",
+            "released 0.57, released, prior data 0.78 (0.21 [0.15, 0.28] above) and distinct",
+        ),
+        ("beyond-released/sphere", "beyond", "released 0.60, released, prior data 0.65"),
+        ("experiments", "gridworld", "DIAYN, 4 skills visit 35 ± 3 and settle in 5.7 ± 0.3"),
+        ("experiments", "gym-vs-dmc", "Gymnasium Hopper DIAYN 323 ± 10, ICM 856 ± 143 and Fixed 940 ± 84"),
+        ("experiments", "flow", "directions span 35 ± 27 of 360 degrees"),
+    ],
+)
+def test_experiments_are_drawn_from_tables(
+    folder: str, experiment: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert text in drawn(folder, experiment, tmp_path, monkeypatch)
+
+
+def test_invalid_experiments_are_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn("experiments", "dimension", tmp_path, monkeypatch)
+    summary = json.loads((tmp_path / "out" / "dimension" / "summary.json").read_text())
+    assert any("24 of 24 CIC pre-trainings collapsed" in notice for notice in summary["notices"])
+    assert "24 of 24 CIC pre-trainings collapsed" in (tmp_path / "out" / "dimension" / "page.html").read_text()
+
+
+def test_main_paper_protocol() -> None:
+    """Mean normalised scores on walker: Disagreement 0.60, CIC 0.53, SMM 0.15."""
+    runs = [run for run in study("main-paper-protocol") if run.kind == "finetune" and "/" not in run.name]
+    for method, expected in {"disagreement": 0.60, "cic": 0.53, "smm": 0.15, "ddpg": 0.52}.items():
+        shares = [run.score / experts()[run.task] for run in runs if run.method == method]
+        assert len(shares) == 4
+        assert np.mean(shares) == pytest.approx(expected, abs=0.005)
+
+
+def test_walker_defaults() -> None:
+    """CIC ends at 0.80 of the expert's return."""
+    table = script("walker-defaults/table.py")
+    runs = [run for run in study("walker-defaults") if run.name.startswith("450k/")]
+    shares = table.normalised(table.curves(runs), "cic")
+    np.testing.assert_allclose(shares, [0.27, 0.47, 0.60, 0.69, 0.75, 0.80], atol=0.005)
+
+
+def test_adaptation() -> None:
+    """817 finetuned, 752 by the skill alone, 362 from scratch; 3 of 40 below scratch."""
+    rows = script("adaptation/study.py").returns(RESULTS / "adaptation")
+    alone, tuned, scratch = (np.array([row[column] for row in rows]) for column in (2, 3, 5))
+    assert [round(values.mean()) for values in (alone, tuned, scratch)] == [752, 817, 362]
+    assert ((tuned < scratch).sum(), len(rows)) == (3, 40)
+
+
+def test_learners() -> None:
+    runs = study("learners")
+    means = [np.mean([r.score for r in runs if r.config["learner"] == name]) for name in ("ddpg", "td3", "sac")]
+    assert [round(mean) for mean in means] == [762, 694, 430]
+
+
+def test_methods() -> None:
+    """Cells of walker: Disagreement 1.84 times as many as random actions, CIC 1.69 times."""
+    cells = {run.name: last(run, "coverage/cells") for run in study("methods")}
+    both = {name: cells[f"walker-{name}-0"] + cells[f"walker-{name}-1"] for name in ("random", "disagreement", "cic")}
+    assert both["disagreement"] / both["random"] == pytest.approx(1.84, abs=0.005)
+    assert both["cic"] / both["random"] == pytest.approx(1.69, abs=0.005)
+
+
+def test_point_mass() -> None:
+    """582 finetuned against 326 from scratch, seeds 0 to 2."""
+    runs = [run for run in study("point-mass") if run.name.startswith("learning/") and run.kind == "finetune"]
+    tuned, scratch = ([run.score for run in runs if (run.method == "cic") == wanted] for wanted in (True, False))
+    assert (len(tuned), len(scratch)) == (12, 12)
+    assert (round(np.mean(tuned)), round(np.mean(scratch))) == (582, 326)
+
+
+def test_quadruped_representation() -> None:
+    assert {run.name: last(run, "coverage/cells") for run in study("quadruped-representation")} == {
+        "with": 838,
+        "without": 778,
+    }
+
+
+def test_laptop_scale() -> None:
+    """The chosen pre-training ends at 0.77 on walker and 0.81 on quadruped."""
+    rows = [json.loads(line) for line in (RESULTS / "laptop-scale" / "log.jsonl").read_text().splitlines()]
+    for domain, expected in {"walker": 0.77, "quadruped": 0.81}.items():
+        mine = [r for r in rows if (r["domain"], r["pretrain"], r["finetune"]) == (domain, "laptop-data", "prior")]
+        ends = [row["curve"]["30000"] / experts()[f"{domain}-{row['task']}"] for row in mine]
+        assert np.mean(ends) == pytest.approx(expected, abs=0.005)
+
+
+def test_beyond_the_paper() -> None:
+    """48 skills of METRA cover 250 cells of point_mass, of DIAYN 185, of CIC 156."""
+    with (RESULTS / "beyond-the-paper" / "data" / "point_mass-48-skills.csv").open(newline="") as file:
+        assert [list(row.values()) for row in csv.DictReader(file)] == [
+            ["metra", "250"],
+            ["diayn", "185"],
+            ["cic", "156"],
+        ]
