@@ -53,7 +53,7 @@ def drawn(folder: str, experiment: str, tmp_path: Path, monkeypatch: pytest.Monk
     (out / experiment).mkdir()
     shutil.copy(RESULTS / folder / experiment / "setup.json", out / experiment)
     assert cli.main(["reproduce", experiment, "--draw", "--out", str(out)]) == 0
-    for name in ("data.csv", f"{experiment}.md", "raw_scores.md"):
+    for name in ("data.csv", f"{experiment}.csv", "raw_scores.csv"):
         if (RESULTS / folder / experiment / name).exists():
             assert (out / experiment / name).read_bytes() == (RESULTS / folder / experiment / name).read_bytes()
     return str(json.loads((out / experiment / "summary.json").read_text())["result"])

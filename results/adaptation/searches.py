@@ -2,7 +2,9 @@
 
 python results/adaptation/searches.py pretrain runs/searches/point_mass-cic-0 …    # named domain-method-seed
 python results/adaptation/searches.py try runs/searches/point_mass-cic-0 … --out results/adaptation/searches.csv.gz
-python results/adaptation/searches.py table results/adaptation/searches.csv.gz
+python results/adaptation/searches_table.py results/adaptation/searches.csv.gz
+
+Written for the code at commit 1c94153: it uses internals of the skill searches.
 
 All searches of a pre-training, for every task and budget, run side by side, each in its own copy of the environment,
 with the noise of finetuning. The regret is the return of the best of 256 skills less that of the chosen one, both the
@@ -13,20 +15,19 @@ returns: over the skills that it tried, or, for the library, over all skills of 
 from __future__ import annotations
 
 import argparse
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from searches_table import BUDGETS, read, write
 
 import cic
 from cic import envs
 from cic.core.types import Array
 from cic.learning.agent import Agent
 from cic.learning.replay import Replay
-from cic.runs import study_tables
 from cic.runs.folder import Run
 from cic.training.evaluation import rollout
 from cic.training.finetuning import resolve
@@ -35,7 +36,6 @@ from cic.training.searches import Problem, Search, make_search, searches
 from cic.training.searches.base import Seen
 from cic.training.selection import SearchConfig
 
-BUDGETS = (1_000, 2_000, 4_000)
 SKILLS, STARTS = 256, 3
 EPISODE = {"walker": 500, "quadruped": 200}
 """Steps of the episodes that say a skill's true return; whole ones elsewhere."""
@@ -195,71 +195,23 @@ def spearman(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float | None:
     return float(spearmanr(a, b).statistic)
 
 
-def read(data: Path) -> list[dict[str, Any]]:
-    found = study_tables.read_rows(data) if data.exists() else []
-    assert not isinstance(found, str), found
-    texts = ("run", "search", "task")
-    return [{k: v if k in texts else float(v) if v else None for k, v in row.items()} for row in found]
-
-
-def write(data: Path, rows: list[dict[str, Any]]) -> None:
-    cells = [["" if value is None else value for value in row.values()] for row in rows]
-    study_tables.write_rows(data, list(rows[0]), cells)
-
-
-def table(data: Path) -> None:
-    rows = read(data)
-    groups: dict[tuple[str, str], dict[tuple[str, int], list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        domain, method, _ = row["run"].split("-")
-        groups[domain, method][row["search"], row["budget"]].append(row)
-    for (domain, method), cells in groups.items():
-        some = next(iter(cells.values()))
-        best, typical = (np.mean([row[name] for row in some]) for name in ("best", "typical"))
-        runs = len({row["run"] for row in some})
-        print(f"\n{domain}, {method}: {runs} pre-trainings; best skill {best:.0f}, typical {typical:.0f}\n")
-        print("| search | " + " | ".join(f"regret at {budget:,}" for budget in BUDGETS) + " | rank correlation |")
-        print("|---|" + "---:|" * (len(BUDGETS) + 1))
-        for name in sorted({search for search, _ in cells}):
-            regrets, correlations = [], []
-            for budget in BUDGETS:
-                found = cells[name, budget]
-                if not found:  # the tail of the replay, elsewhere than on point_mass
-                    regrets.append("")
-                    correlations.append("")
-                    continue
-                by_run: dict[str, list[float]] = defaultdict(list)
-                for row in found:
-                    by_run[row["run"]].append(row["best"] - row["return"])
-                means = [np.mean(values) for values in by_run.values()]
-                regrets.append(
-                    f"{np.mean(means):.0f} ± {np.std(means, ddof=1) / len(means) ** 0.5 if runs > 1 else 0:.0f}"
-                )
-                known = [row["correlation"] for row in found if row["correlation"] is not None]
-                correlations.append(f"{np.mean(known):.2f}" if known else "–")
-            print(f"| {name} | " + " | ".join(regrets) + " | " + " / ".join(correlations) + " |")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(required=True, dest="verb")
-    making, trying, showing = (verbs.add_parser(name) for name in ("pretrain", "try", "table"))
+    making, trying = (verbs.add_parser(name) for name in ("pretrain", "try"))
     for each in (making, trying):
         each.add_argument("runs", type=Path, nargs="+")
     trying.add_argument("--out", type=Path, required=True)
-    showing.add_argument("data", type=Path)
     given = parser.parse_args()
     torch.set_num_threads(1)
     if given.verb == "pretrain":
         for path in given.runs:
             pretrain(path)
-    elif given.verb == "try":
+    else:
         for path in given.runs:
             rows = read(given.out)
             if path.name not in {row["run"] for row in rows}:
                 write(given.out, rows + attempt(path))
-    else:
-        table(given.data)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 python results/main-laptop/apart.py OUT BARE DATA TASK …   # into OUT; each finished one adds a line to apart.jsonl
 
+Written for the code at commit 1c94153: it uses internals of training.
+
 BARE is a pre-training without skills, of which only the config is used; DATA is any pre-training of the same domain.
 """
 

@@ -2,6 +2,8 @@
 
 python results/main-laptop/pays.py RUNS DOMAIN SEED METHOD …   # of finished pre-trainings; added to pays.jsonl
 
+Written for the code at commit 1c94153: it uses internals of training.
+
 Rewards of batches of which half are the latter half of the method's replay and half that of RND. Of methods whose
 reward asks for a skill only those make sense here whose reward does not depend on it (CIC at scale `laptop`).
 """

@@ -1,6 +1,8 @@
 """How well a finetuning told the rewards of its prior data: their correlation with what the task would have paid.
 
 python results/main-laptop/regressed.py RUNS DOMAIN METHOD …   # of finished runs, with their replays and checkpoints
+
+Written for the code at commit 1c94153: it reads that version's checkpoints.
 """
 
 from __future__ import annotations
