@@ -15,7 +15,7 @@ import pytest
 import cic
 from cic.cli import main
 from cic.core.errors import UserError
-from cic.runs.bundled import FOLDER, shipped
+from cic.runs.bundled import FOLDER, bundled_agents
 from cic.runs.folder import Run
 from cic.training.library import checked
 
@@ -34,7 +34,7 @@ def making() -> ModuleType:
 
 
 def test_they_are_all_there_and_small(making: ModuleType) -> None:
-    assert tuple(shipped()) == NAMES == tuple(sorted(making.COMMANDS))
+    assert tuple(bundled_agents()) == NAMES == tuple(sorted(making.COMMANDS))
     size = sum(file.stat().st_size for file in FOLDER.rglob("*") if file.is_file())
     assert size < 2_000_000
 
@@ -104,7 +104,7 @@ def test_nothing_is_written_to_them(
         ["skills", "point_mass", "--no-video", "--count", "2"],
     ):
         assert main(words) == 2
-        assert "ships with cic" in capsys.readouterr().err
+        assert "is part of the cic package" in capsys.readouterr().err
     assert sorted(str(path) for path in FOLDER.rglob("*")) == before
 
 

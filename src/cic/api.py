@@ -25,7 +25,7 @@ from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent
 from cic.learning.objectives import NoOptions, get_objective
 from cic.learning.validate import check_contract
-from cic.runs.folder import Inheritance, Run
+from cic.runs.folder import Inheritance, ReplayUnusable, Run
 from cic.runs.provenance import provenance
 from cic.runs.storage import Arrays
 from cic.training.checkpoint_checks import fitting, weights_limit
@@ -191,11 +191,15 @@ def _steps_of(run: Run, at: int | None, asked: bool) -> Arrays | None:
         return None
     if at is not None:
         raise UserError("the steps before --at are not kept apart from those after it: drop --at or --prior-data")
-    loaded = run.load_checkpoint()
-    if loaded is None or "replay" not in loaded[1]:
-        raise UserError(f"{run.path} has not kept what it saw: add --prior-data 0, or pre-train anew")
+    try:
+        replay = run.replay()
+    except ReplayUnusable as error:
+        if asked:
+            raise UserError(f"{error}: add --prior-data 0 to finetune without pre-training data") from None
+        warnings.warn(f"{error}; finetuning without pre-training data", stacklevel=4)
+        return None
     with fitting(run.path):
-        return experienced(loaded[1]["replay"])
+        return experienced(replay)
 
 
 def _final_agent(run: Run, config: Any) -> tuple[Agent, int]:
@@ -255,6 +259,7 @@ def resume(
     On another `device` than the run's it goes on, but not to the bit. `trust` as in `evaluate`.
     """
     opened = Run(run)
+    opened.require_current_format()
     if steps is not None:
         opened.extend(steps, config_of(opened).ending)
     elif (result := opened.result()) is not None:
@@ -358,8 +363,12 @@ def infer(run: Path | str, states: int, *, episodes: int = 10, seed: int = 0, at
     agent, env = _pretrained(opened, at, episodes, seed)
     try:
         require_inference(agent, states, get_objective(config_of(opened).objective).title)
-        loaded = opened.load_checkpoint()
-        labelled = replayed_states(agent, loaded[1]["replay"], env.tasks, states, seed) if loaded else None
+        try:
+            replay = opened.replay() if opened.checkpoints() else None
+        except ReplayUnusable as error:
+            warnings.warn(f"{error}; labelling fresh states instead", stacklevel=2)
+            replay = None
+        labelled = None if replay is None else replayed_states(agent, replay, env.tasks, states, seed)
         if labelled is None:
             labelled = fresh_states(agent, env, states, seed)
         returns = {}

@@ -108,5 +108,5 @@ OPERATIONS: list[tuple[Any, str, int]] = [
     (shutil, "copyfile", 8),
     (storage, "save_tensors", 12),
     (storage, "save_arrays", 16),
-    (jsonl_log.LineLog, "write", 12),
+    (jsonl_log.JsonlLog, "write", 12),
 ]

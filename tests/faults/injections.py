@@ -12,7 +12,7 @@ from .cases import Case
 from .damage import damaged_checkpoint, damaged_small_file
 from .deaths import half_written, killed_at_a_file_operation, killed_at_any_moment, signalled
 from .disks import failing_read, failing_write, file_too_large, full_disk, raced, read_only_disk
-from .strangers import forged, hostile_link, misbehaving_environment
+from .untrusted import forged, hostile_link, misbehaving_environment
 
 KINDS: dict[str, Callable[[Case], str]] = {
     "killed at any moment": killed_at_any_moment,

@@ -1,4 +1,4 @@
-"""Opening files that somebody else may have put there."""
+"""Open files that may come from an untrusted source."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
+# Opening a FIFO would wait for its writer without O_NONBLOCK. Windows has no such flag and needs O_BINARY instead.
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
 
 def open_regular(path: Path, limit: int) -> BinaryIO:
-    """Open for reading, but only a regular file of at most `limit` bytes.
+    """Open a file for reading, but only a regular file of at most `limit` bytes.
 
-    A FIFO would make the reader wait for ever, a device or a sparse file would never end.
+    A FIFO would block the reader for ever; a device or a sparse file would never end.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # or opening a FIFO waits for its writer
+    descriptor = os.open(path, _FLAGS)
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
@@ -28,5 +31,6 @@ def open_regular(path: Path, limit: int) -> BinaryIO:
 
 
 def read_regular(path: Path, limit: int) -> bytes:
+    """Read a regular file of at most `limit` bytes."""
     with open_regular(path, limit) as file:
         return file.read()

@@ -10,8 +10,6 @@ index.html           all experiments on one page
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,13 +24,14 @@ from cic.experiments import measurements
 from cic.experiments.experiment import ExperimentSetup, PlannedRun
 from cic.report.study_data import write_study
 from cic.runs import records, study_tables
+from cic.runs.lock import NAME as LOCK
+from cic.runs.lock import lock_folder
 from cic.runs.records import RunRecord
-from cic.runs.storage import write_json
+from cic.runs.storage import partial, write_json
 from cic.runs.untrusted_json import plain, read_object
 from cic.sweep.plan import Entry
 
 MARK = "reproduce.json"
-LOCK = ".lock"
 FORMAT = 1
 _MEDIA = (".png", ".mp4")
 
@@ -60,14 +59,10 @@ class OutputFolder:
         """Hold a lock: two commands may share a folder (a domain each, say) and write one after the other."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
         except OSError as error:
             raise UserError(f"cannot write to {self.path}: {error.strerror}") from None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with lock_folder(self.path, wait=True):
             yield
-        finally:
-            os.close(descriptor)
 
     def prepare(self, scale: str) -> None:
         """Mark the folder before anything is run: only runs of this version and scale belong here."""
@@ -175,7 +170,7 @@ class OutputFolder:
 
 def _is_foreign(path: Path) -> bool:
     """Return whether a command that starts in this moment did not make it."""
-    return path.name not in (LOCK, f".{MARK}.part")
+    return path.name not in (LOCK, partial(Path(MARK)).name)
 
 
 def _planned(run: Any) -> PlannedRun:

@@ -16,7 +16,7 @@ from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent
 from cic.learning.objectives import SkillSpace
 from cic.runs import contents, records
-from cic.runs.bundled import shipped
+from cic.runs.bundled import bundled_agents
 from cic.runs.contents import Selection
 from cic.runs.folder import Run
 from cic.runs.untrusted_json import plain
@@ -95,4 +95,4 @@ def load_agent(name: Path | str, *, at: int | None = None, trust: bool = False) 
 
 def available_agents(given: list[str]) -> list[str]:
     """Return the agents of the command line, then the bundled ones."""
-    return list(dict.fromkeys([*given, *shipped()]))
+    return list(dict.fromkeys([*given, *bundled_agents()]))

@@ -1,1 +1,1 @@
-"""What a run leaves: its folder, atomic storage, reading it back."""
+"""The run folder: atomic checkpoints, reading, locking."""

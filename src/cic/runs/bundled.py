@@ -1,9 +1,9 @@
-"""Agents that come with the package: run folders without what only a training needs.
+"""The agents that are part of the package: run folders with what loading and finetuning need.
 
     cic/data/agents/walker/   config.json, result.json, made.json (command, seed, date, score), milestones/, library/
 
-Wherever a run folder is asked for, its name does as well. `examples/make_agents.py` makes them. Their matrices are kept
-as float16, and nothing is ever written to them.
+Their name is accepted wherever a run folder is expected. `examples/make_agents.py` creates them. Their matrices are
+stored as float16, and nothing is ever written to these folders.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from cic.core.errors import UserError
 FOLDER = Path(str(files("cic").joinpath("data", "agents")))
 
 
-def shipped() -> list[str]:
-    """Their names."""
+def bundled_agents() -> list[str]:
+    """The names of the bundled agents."""
     return sorted(path.name for path in FOLDER.glob("*") if (path / "config.json").is_file())
 
 
 def locate(run: Path | str) -> Path:
-    """A run's folder: what is there under this name goes before what ships under it."""
+    """The folder of a run. An existing path takes precedence over a bundled agent."""
     path = Path(run)
-    return FOLDER / path if not os.path.lexists(path) and str(path) in shipped() else path
+    return FOLDER / path if not os.path.lexists(path) and str(path) in bundled_agents() else path
 
 
-def refuse_shipped(folder: Path) -> None:
-    """Before anything is written to a run folder."""
+def refuse_bundled(folder: Path) -> None:
+    """Raise a `UserError` for the folder of a bundled agent. Call it before writing to a run folder."""
     if FOLDER in folder.absolute().parents:
-        raise UserError(f"{folder.name} ships with cic and stays as it is: say with --out where to write")
+        raise UserError(f"{folder.name} is part of the cic package and cannot be changed: choose a folder with --out")

@@ -1,4 +1,4 @@
-"""What a run has left besides its config: metrics, skill selection, pictures. As tolerant as `records`."""
+"""Read the metrics, skill trials and pictures of a run. As tolerant of damage as `cic.runs.records`."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from cic.runs.untrusted_json import integer, number, read_object
 
 FloatArray = npt.NDArray[np.float64]
 PICTURES = {".png": "image/png", ".webp": "image/webp", ".gif": "image/gif", ".mp4": "video/mp4"}
-"""What a report shows of a run's `pictures/`, stills before films."""
+"""The files in `pictures/` that a report shows: images before films."""
 _METRICS_BYTES = 1_000_000_000
-_LINE_LETTERS = 1_000_000  # a file without line ends must not fill the memory
+_LINE_LETTERS = 1_000_000  # a file without line breaks must not fill the memory
 
 
 class Series(NamedTuple):
-    """One metric: its value at each logged step, in order of steps."""
+    """The values of one metric, by step."""
 
     steps: FloatArray
     values: FloatArray
@@ -34,7 +34,7 @@ class Series(NamedTuple):
 
 @dataclass(frozen=True)
 class TrialRecord:
-    """One candidate of the skill selection and the return that it got."""
+    """A skill that was tried, and its return."""
 
     skill: tuple[float, ...]
     score: float
@@ -42,7 +42,7 @@ class TrialRecord:
 
 @dataclass(frozen=True)
 class Selection:
-    """The skills that finetuning tried, and which of them it took."""
+    """The skills that finetuning tried, and the index of the chosen one."""
 
     chosen: int | None
     trials: tuple[TrialRecord, ...]
@@ -51,10 +51,10 @@ class Selection:
 def metrics(
     run: RunRecord, wanted: Sequence[str] = ("",), file: str = "metrics.jsonl"
 ) -> tuple[dict[str, Series], str]:
-    """The metrics whose key starts as one of `wanted`, and what was wrong with the file ("" if nothing).
+    """Read the metrics whose name starts with one of `wanted`; also return the problem with the file, or "".
 
-    A cut-off last line is normal: the run is being written. A step that was logged twice (a resumed run) counts once,
-    with its later value.
+    An incomplete last line is normal while a run is being written. Of a step that was logged twice, the later value
+    counts.
     """
     if run.tables is not None:
         return _table_metrics(run, tuple(wanted)), ""
@@ -98,7 +98,7 @@ def _row_name(run: RunRecord) -> str:
 
 
 def _has_logged(run: RunRecord) -> bool:
-    """Whether a run has come so far that its metrics must have a line."""
+    """Whether the run has reached a step at which it must have logged metrics."""
     return run.finished or run.step > max(0, integer(run.config.get("log_every")))
 
 
@@ -129,13 +129,13 @@ def _row(line: str) -> dict[str, Any] | None:
 
 
 def _series(steps: list[float], values: list[float]) -> Series:
-    """In order of steps; of a step that was logged twice, the later value."""
+    """Sort by step; of a step that was logged twice, the later value counts."""
     unique, last = np.unique(np.array(steps[::-1], dtype=np.float64), return_index=True)
     return Series(unique, np.array(values[::-1], dtype=np.float64)[last])
 
 
 def selection(run: RunRecord) -> tuple[Selection | None, str]:
-    """The skill selection, if the run had one, and what was wrong with its file ("" if nothing)."""
+    """Read the skills that a finetuning tried, if any; also return the problem with the file, or ""."""
     if run.tables is not None:
         return _table_selection(run), ""
     document = read_object(run.path / "trials.json")
@@ -143,7 +143,7 @@ def selection(run: RunRecord) -> tuple[Selection | None, str]:
         return None, f"{run.name}: {document}" if (run.path / "trials.json").exists() else ""
     rows = document.get("trials")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        return None, f"{run.name}: trials.json holds no list of trials"
+        return None, f"{run.name}: trials.json does not contain a list of trials"
     trials = tuple(TrialRecord(_vector(row.get("skill")), number(row.get("return"))) for row in rows)
     chosen = document.get("chosen")
     known = isinstance(chosen, int) and 0 <= chosen < len(trials)
@@ -151,7 +151,7 @@ def selection(run: RunRecord) -> tuple[Selection | None, str]:
 
 
 def pictures(run: RunRecord) -> list[Path]:
-    """The run's pictures, then its films, each in order of name."""
+    """The run's images, then its films, by name."""
     kinds = list(PICTURES)
     found = [path for path in (run.path / "pictures").glob("*") if path.suffix in PICTURES]
     return sorted(found, key=lambda path: (kinds.index(path.suffix), path.name))

@@ -1,44 +1,49 @@
-"""The run folder: the one interface between training and all that comes later.
+"""The run folder: the one interface between training and everything later.
 
-    config.json       what was asked for; a run is reproduced from it alone. With it a folder is a run
-    metrics.jsonl     a line per log; the same seed gives the same bytes
-    timing.jsonl      wall-clock times, kept apart because they never repeat
-    status.json       running, finished, interrupted or failed, and at which step
-    result.json       once finished: with it the run has finished, whatever the status says
+    config.json       the settings; a run is reproduced from this file alone. It makes a folder a run folder
+    metrics.jsonl     one line per log entry; the same seed gives the same bytes
+    timing.jsonl      wall-clock times, in a file of their own because they never repeat
+    status.json       running, finished, interrupted or failed, and the step
+    result.json       the final result; a run with this file is finished, whatever status.json states
     trials.json       the skills that finetuning tried
-    checkpoints/      the last two, complete, metrics and result included: training continues from them to the bit
-    library/          what a pre-training's skills do, once finished
+    checkpoints/      the last two, complete, with metrics and result: training resumes bit-exactly from them
+    library/          what the skills of a finished pre-training do
     milestones/       weights only, at 100k, 500k, 1M and 2M steps
-    inherited/        the pre-trained weights that a finetuning started from, and with prior_data what it saw
-    measured/         what `cic reproduce` measured of the finished run
+    inherited/        the weights that a finetuning started from, and the pre-training data it learns from
+    measured/         what `cic reproduce` measured on the finished run
 
-Nothing in it is a pickle. A checkpoint is a folder of safetensors and JSON, written under another name, synced and
-renamed, with a checksum for each file; so it is whole or it is not there. Paths inside are relative: a folder moves.
-Nothing is written through a link, and nothing is deleted because it could not be read.
+Nothing in it is a pickle. A checkpoint is a folder of safetensors and JSON with a checksum for each file, and is
+written atomically (`cic.runs.storage`). All paths inside are relative, so a run folder can be moved.
+
+Reading a run never changes its folder. Only the process that holds the lock writes to it, and nothing is written
+through a link.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
+import operator
 import os
 import platform
 import shutil
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from filelock import BaseFileLock
 
 from cic.core.errors import UserError
 from cic.core.types import Spaces
-from cic.runs.bundled import locate, shipped
-from cic.runs.jsonl_log import LineLog
+from cic.runs.bundled import bundled_agents, locate, refuse_bundled
+from cic.runs.jsonl_log import JsonlLog
 from cic.runs.links import refuse_links
+from cic.runs.lock import lock_folder
+from cic.runs.records import FORMATS, KINDS, current_settings
 from cic.runs.storage import (
     Arrays,
     Damaged,
@@ -46,7 +51,6 @@ from cic.runs.storage import (
     Tensors,
     read_arrays,
     read_folder,
-    read_json,
     read_tensors,
     verify,
     write_folder,
@@ -54,11 +58,11 @@ from cic.runs.storage import (
 )
 from cic.runs.untrusted_json import plain, read_object
 
-FORMAT = 2
-LIBRARY_LIMIT = 256 << 20  # bytes; of 128 skills a few million
-STEPS_LIMIT = 2 << 30  # of 300,000 steps some 100 MB
-KINDS = ("pretrain", "finetune")
+FORMAT = FORMATS[-1]
+LIBRARY_LIMIT = 256 << 20  # bytes; the library of 128 skills has a few million
+STEPS_LIMIT = 2 << 30  # bytes; 300,000 steps have about 100 MB
 _LARGEST_SPACE = 1_000_000
+_OVERWRITTEN = ("checkpoints", "milestones", "library", "metrics.jsonl", "timing.jsonl", "result.json", "trials.json")
 
 
 class Inheritance(NamedTuple):
@@ -66,64 +70,71 @@ class Inheritance(NamedTuple):
 
     weights: Tensors
     library: Arrays
-    """What the pre-training's skills do (`cic.training.library`); empty if it left nothing."""
+    """What the skills of the pre-training do (`cic.training.library`); empty if the run has none."""
     steps: Arrays | None = None
-    """What the pre-training saw (`cic.training.relabelled_replay`), if the finetuning learns from it."""
+    """The pre-training data (`cic.training.relabelled_replay`), if the finetuning learns from it."""
+
+
+class Checkpoint(NamedTuple):
+    """The content of a checkpoint folder."""
+
+    folder: Path
+    tensors: dict[str, Tensors]
+    arrays: dict[str, Arrays]
+    state: dict[str, Any]
+
+
+class ReplayUnusable(UserError):
+    """A run has no replay, or only damaged ones, or one in the layout of another version."""
 
 
 class Run:
-    """One run folder, open for reading; `lock` before writing."""
+    """One run folder, open for reading. Call `lock` before writing."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = locate(path)
         if not self.path.is_dir():
             what = "is a file" if self.path.is_file() else "does not exist"
             raise UserError(
-                f"the run folder {self.path} {what}: give the folder that `cic pretrain` or `finetune` made, "
-                f"or an agent that ships with cic ({', '.join(shipped())})"
+                f"the run folder {self.path} {what}: give the folder that `cic pretrain` or `cic finetune` made, "
+                f"or a bundled agent ({', '.join(bundled_agents())})"
             )
-        header = read_json(self.path / "config.json")
-        if not isinstance(header, dict) or not {"format", "kind", "config"} <= header.keys():
-            raise UserError(f"{self.path / 'config.json'} is not the config of a run")
-        if header["format"] == 1:
-            raise UserError(
-                f"{self.path} was made by cic 0.1, whose weights this version does not read: "
-                "open it with cic 0.1, or run its command anew (`cic report` still shows it)"
-            )
-        if header["format"] != FORMAT:
-            raise UserError(
-                f"{self.path} was made by a newer version of cic ({plain(header.get('version', '?'))}, run format "
-                f"{plain(header['format'])}; this one reads {FORMAT}): upgrade cic to open it"
-            )
-        if header["kind"] not in KINDS or not isinstance(header["config"], dict):
-            raise UserError(f"{self.path / 'config.json'} is not the config of a run")
-        self.about: dict[str, Any] = {key: header[key] for key in header if key not in ("format", "kind", "config")}
+        header = _header(self.path)
+        self.format: int = header["format"]
         self.kind: str = header["kind"]
-        self.config: dict[str, Any] = header["config"]
+        self.config: dict[str, Any] = current_settings(header)
         self.spaces = _spaces(header.get("spaces"))
-        self._lock: int | None = None
+        self._discard_from: int | None = header.get("discard_from")
+        own = ("format", "kind", "config", "discard_from")
+        self.about: dict[str, Any] = {key: header[key] for key in header if key not in own}
+        self._lock: BaseFileLock | None = None
+        self._damaged: set[str] = set()
 
     @classmethod
     def plan(cls, path: Path | str, kind: str, config: dict[str, Any], spaces: Spaces | None = None) -> Run:
         """A run that is not on disk yet: `create` makes its folder."""
         run = cls.__new__(cls)
         run.path, run.kind, run.config, run.spaces = Path(path), kind, config, spaces
-        run.about, run._lock = {}, None
+        run.format, run.about, run._lock, run._discard_from, run._damaged = FORMAT, {}, None, None, set()
         return run
 
     def create(self, about: dict[str, Any], inherited: Inheritance | None = None) -> Run:
-        """Make the folder. `about` says where the run comes from, for the record; `inherited` is what a finetuning
-        starts from, so that its folder stands alone."""
+        """Make the folder.
+
+        Args:
+            about: Where the run comes from, for the record.
+            inherited: What a finetuning starts from. It is copied, so that the folder is complete on its own.
+        """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"cannot make the folder {self.path}: {error.strerror}") from None
-        self.lock()  # of two that start with one --out, one gets it and the other finds a run
+        self.lock()  # of two processes with the same --out, one gets the lock and the other finds a run
         try:
             self._fill(about, inherited)
         except (OSError, DiskError) as error:
             reason = error.reason if isinstance(error, DiskError) else error.strerror
-            raise UserError(f"cannot write the run folder {self.path}: {reason}. Mend that, then start anew") from None
+            raise UserError(f"cannot write the run folder {self.path}: {reason}. Fix this and start again") from None
         finally:
             self.unlock()
         return self
@@ -133,61 +144,101 @@ class Run:
             raise UserError(
                 f"{self.path} holds a run already: continue it with --resume {self.path}, or choose another --out"
             )
+        self._refuse_files_of_others()
         if inherited is not None:
             arrays = {"library": inherited.library} | ({"steps": inherited.steps} if inherited.steps else {})
             write_folder(self.path / "inherited", {"agent": inherited.weights}, arrays, {})
-        # Last, because it makes the folder a run: one that was killed before can simply be started again.
+        # Last, because it makes the folder a run: a start that is killed before this can simply be repeated.
         self.about = about if self.spaces is None else {**about, "spaces": self.spaces._asdict()}
         self._write_header()
 
+    def _refuse_files_of_others(self) -> None:
+        """`--out` may be a folder of the user's, but nothing of theirs is overwritten."""
+        taken = [name for name in _OVERWRITTEN if os.path.lexists(self.path / name)]
+        left = self.path / "inherited"  # a start that was killed may have left it
+        if os.path.lexists(left) and not (left / "manifest.json").is_file():
+            taken.append(left.name)
+        if taken:
+            raise UserError(
+                f"{self.path} contains {', '.join(taken)}, which a run would overwrite: choose another --out"
+            )
+
     def _write_header(self) -> None:
         header = {"format": FORMAT, "kind": self.kind, **self.about, "config": self.config}
+        if self._discard_from is not None:
+            header["discard_from"] = self._discard_from
         write_json(self.path / "config.json", header)
 
+    def require_current_format(self) -> None:
+        """Raise a `UserError` if the run cannot be resumed, because an earlier version made it."""
+        refuse_bundled(self.path)
+        if self.format != FORMAT:
+            raise UserError(f"{self.path} was made by cic 0.2: finish it with that version")
+
+    # ---- making a run longer -----------------------------------------------------------------------------------
+
     def extend(self, steps: int, ending: int) -> None:
-        """Let the run be `steps` long, finished or not. Its last checkpoint before the `ending` is then the newest:
-        later ones have already done what only the end does."""
+        """Plan to make the run `steps` long, whether it is finished or not.
+
+        Nothing is written: `apply_extension` changes the folder once everything else is known to work. Until then
+        this object already behaves as the extended run, without its result and its last checkpoints.
+
+        Args:
+            ending: The step from which on checkpoints contain what only the end of a run does.
+        """
         planned = int(self.config["steps"])
+        if isinstance(steps, bool) or not hasattr(steps, "__index__"):
+            raise UserError(f"steps must be a whole number, not {steps!r}")
+        steps = operator.index(steps)
         if steps < planned or (self.finished and steps == planned):
             raise UserError(f"{self.path} has {planned:,} steps already: --steps must be more")
-        self.lock()
-        try:
-            for end in [folder for folder in self.checkpoints() if int(folder.name) >= ending]:
-                shutil.rmtree(end)
-            (self.path / "result.json").unlink(missing_ok=True)
-            if steps > planned:
-                self.about = self.about | {"extended": [*self.about.get("extended", []), planned]}
-                self.config = self.config | {"steps": steps}
-                self._write_header()
-        finally:
-            self.unlock()
+        if steps == planned:
+            return
+        saved = [int(folder.name) for folder in self.checkpoints()]
+        if saved and min(saved) >= ending:
+            raise UserError(
+                f"{self.path} has no checkpoint from before step {ending:,}, where its end began, so it cannot be "
+                f"extended: start a new run with --steps {steps}, and a smaller --checkpoint-every to extend that one"
+            )
+        self.about = self.about | {"extended": [*self.about.get("extended", []), planned]}
+        self.config = self.config | {"steps": steps}
+        self._discard_from = ending
+
+    def apply_extension(self) -> None:
+        """Write a planned extension. Call it under the lock, after the checkpoint was restored; else it does nothing.
+
+        The first write of config.json decides. Should the process be killed during the clean-up after it, the next
+        resume repeats the clean-up.
+        """
+        if self._discard_from is None:
+            return
+        self._write_header()
+        for folder in _steps(self.path / "checkpoints"):
+            if int(folder.name) >= self._discard_from:
+                shutil.rmtree(folder)
+        (self.path / "result.json").unlink(missing_ok=True)
+        self._discard_from = None
+        self._write_header()
+
+    # ---- one writer --------------------------------------------------------------------------------------------
 
     def lock(self) -> None:
-        """Hold the folder for writing, so that two processes never write one run. Freed when the process ends."""
+        """Lock the folder for writing, so that two processes never write to one run."""
         refuse_links(self.path)
-        path = self.path / ".lock"
-        try:
-            self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
-        except OSError as error:
-            raise UserError(f"cannot write to the run folder {self.path}: {error.strerror}") from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self.unlock()
-            raise UserError(f"another process is writing to {self.path}: wait for it or stop it first") from None
+        self._lock = lock_folder(self.path)
 
     def unlock(self) -> None:
         if self._lock is not None:
-            os.close(self._lock)
+            self._lock.release()
             self._lock = None
 
     # ---- small files -------------------------------------------------------------------------------------------
 
     def write_status(self, state: str, step: int, message: str = "") -> None:
-        """With a heartbeat (host, process, time), by which a reader tells a run that goes on from a dead one."""
+        """Write status.json with host, process and time, by which readers detect that a run was killed."""
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        heart = {"updated": now, "host": platform.node(), "pid": os.getpid()}
-        write_json(self.path / "status.json", {"state": state, "step": step, "message": message} | heart)
+        heartbeat = {"updated": now, "host": platform.node(), "pid": os.getpid()}
+        write_json(self.path / "status.json", {"state": state, "step": step, "message": message} | heartbeat)
 
     def write_result(self, result: dict[str, Any]) -> None:
         write_json(self.path / "result.json", result)
@@ -196,9 +247,9 @@ class Run:
         write_json(self.path / "trials.json", table)
 
     def result(self) -> dict[str, Any] | None:
-        """What result.json holds; None if it is not there, or damaged: the last checkpoint has it too."""
+        """The content of result.json; None if it is missing or damaged. The last checkpoint has it too."""
         found = read_object(self.path / "result.json")
-        return None if isinstance(found, str) else found
+        return None if isinstance(found, str) or self._discard_from is not None else found
 
     @property
     def finished(self) -> bool:
@@ -206,24 +257,17 @@ class Run:
 
     @property
     def says_finished(self) -> bool:
-        """Whether the status says so too: a run may have been killed between the two."""
+        """Whether status.json states it too: a run may be killed between the two writes."""
         status = read_object(self.path / "status.json")
         return not isinstance(status, str) and status.get("state") == "finished"
 
     def reached(self) -> int:
-        """The step of the last status; 0 if there is none that can be read."""
+        """The step in status.json; 0 if the file is missing or damaged."""
         status = read_object(self.path / "status.json")
         step = 0 if isinstance(status, str) else status.get("step")
         return step if isinstance(step, int) else 0
 
-    # ---- checkpoints -------------------------------------------------------------------------------------------
-
-    def checkpoints(self) -> list[Path]:
-        """Complete ones, oldest first."""
-        return _steps(self.path / "checkpoints")
-
-    def milestones(self) -> list[Path]:
-        return _steps(self.path / "milestones")
+    # ---- writing checkpoints -----------------------------------------------------------------------------------
 
     def save_checkpoint(
         self,
@@ -231,159 +275,214 @@ class Run:
         tensors: dict[str, Tensors],
         arrays: dict[str, Arrays],
         state: Any,
-        logs: Iterable[LineLog] = (),
+        logs: Iterable[JsonlLog] = (),
     ) -> None:
-        """Everything that training needs to continue; the last two are kept."""
+        """Save everything that resuming needs. The last two checkpoints are kept."""
         folder = self.path / "checkpoints" / f"{step:09d}"
         write_folder(folder, tensors, arrays, {"config": self._digest()} | state, logs)
+        self._damaged.discard(folder.name)
         self._prune()
 
     def _prune(self) -> None:
-        for old in self.checkpoints()[:-2]:
-            shutil.rmtree(old)
+        """Keep the last two intact checkpoints, and damaged ones until there is an intact one of a later step."""
+        folders = self.checkpoints()
+        intact = [folder for folder in folders if folder.name not in self._damaged]
+        kept = {*intact[-2:], *folders[folders.index(intact[-1]) :]}
+        for folder in folders:
+            if folder not in kept:
+                shutil.rmtree(folder)
 
     def save_milestone(self, step: int, weights: Tensors) -> None:
         write_folder(self.path / "milestones" / f"{step:09d}", {"agent": weights}, {}, {"step": step})
 
     def save_library(self, library: Arrays) -> None:
-        """What a pre-training's skills do, for the finetunings that start from it."""
+        """Save what the skills of a pre-training do, for the finetunings that start from it."""
         write_folder(self.path / "library", {}, {"library": library}, {})
 
-    def library(self) -> Arrays:
-        """Empty where the run has none that can be read: a search can do without."""
-        try:
-            return _library(self.path / "library") if (self.path / "library").is_dir() else {}
-        except Damaged as error:
-            warnings.warn(f"{error}; the search goes without it", stacklevel=2)
-            return {}
+    def load_checkpoint(self, limits: Mapping[str, int] | None = None) -> Checkpoint | None:
+        """The newest checkpoint that is entirely intact, to resume from; None if the run has none.
 
-    def inherited(self, limit: int | None = None) -> Inheritance | None:
-        if not (self.path / "inherited").is_dir():
-            if self.config.get("pretrained") is None:
-                return None
-            raise UserError(f"{self.path / 'inherited'}, from which it started, is missing: start the finetuning anew")
-        try:
-            folder = self.path / "inherited"
-            steps = _prior_steps(folder) if self.config.get("prior_data") else None
-            return Inheritance(_weights(folder, limit), _library(folder), steps)
-        except Damaged as error:
-            raise UserError(f"{error}: start the finetuning anew") from None
+        Call it under the lock. Damaged checkpoints are reported as warnings. They stay until training has passed
+        their step again, because their weights may be intact.
 
-    def load_checkpoint(
-        self, limits: Mapping[str, int] | None = None
-    ) -> tuple[dict[str, Tensors], dict[str, Arrays], Any] | None:
-        """The newest checkpoint that is intact, with a warning for each that is not; None if there never was one.
-
-        `limits` are the bytes that each of its safetensors files may have.
+        Args:
+            limits: The bytes that each safetensors file may have.
         """
-        damaged = []
+        assert self._lock is not None, "resuming needs the lock"
+        self.require_current_format()
         for folder in reversed(self.checkpoints()):
             try:
-                tensors, arrays, state = read_folder(folder, limits)
+                found = Checkpoint(folder, *read_folder(folder, limits))
             except Damaged as error:
                 warnings.warn(f"{error}; using the checkpoint before it", stacklevel=2)
-                damaged.append(folder)
+                self._damaged.add(folder.name)
                 continue
-            if not isinstance(state, dict) or state.get("config") != self._digest():
+            if not isinstance(found.state, dict) or found.state.get("config") != self._digest():
                 raise UserError(
                     f"{self.path / 'config.json'} was changed after this run's checkpoint was written: "
-                    "put it back, or start a new run with the new settings"
+                    "restore it, or start a new run with the new settings"
                 )
-            for folder in damaged:  # its step comes again, and with it a good checkpoint of that name
-                shutil.rmtree(folder)
-            self._prune()  # the run may have been killed before it did
-            return tensors, arrays, state
-        if damaged:
-            raise UserError(f"every checkpoint in {self.path / 'checkpoints'} is damaged: start the run anew")
+            self._prune()  # the process may have been killed before it did
+            return found
+        if self._damaged:
+            raise UserError(f"every checkpoint in {self.path / 'checkpoints'} is damaged: start the run again")
         return None
 
-    def chosen_skill(self) -> Any:
-        """The skill that the newest intact checkpoint of a finetuning has settled on; None if none has."""
-        for folder in reversed(self.checkpoints()):
-            try:
-                verify(folder, only="state.json")
-            except Damaged:
-                continue
-            state = read_object(folder / "state.json")
-            return None if isinstance(state, str) else _chosen(state.get("script"))
-        return None
+    # ---- reading: nothing below writes -------------------------------------------------------------------------
+
+    def checkpoints(self) -> list[Path]:
+        """The checkpoint folders, oldest first."""
+        found = _steps(self.path / "checkpoints")
+        return [folder for folder in found if self._discard_from is None or int(folder.name) < self._discard_from]
+
+    def milestones(self) -> list[Path]:
+        return _steps(self.path / "milestones")
+
+    def steps_held(self) -> list[int]:
+        """The steps whose weights are in the folder."""
+        return sorted({int(folder.name) for folder in [*self.checkpoints(), *self.milestones()]})
 
     def weights(self, step: int | None = None, limit: int | None = None) -> tuple[Tensors, int]:
         """An agent's weights and their step: the newest, or those of a milestone or checkpoint at `step`.
 
-        `limit` is how many bytes they may have.
+        Args:
+            limit: The bytes that they may have.
         """
         folders = [*self.checkpoints(), *self.milestones()]
         if not folders:
             raise UserError(f"{self.path} has no checkpoint yet: let it run until its first one")
         if step is None:
             wanted = sorted(folders, key=lambda folder: int(folder.name), reverse=True)
-        # A milestone first: it stays, so a step means the same weights whether its checkpoint is still there or not.
+        # A milestone first: it is kept, so a step means the same weights after its checkpoint was removed.
         elif not (wanted := [folder for folder in reversed(folders) if int(folder.name) == step]):
             known = ", ".join(map(str, self.steps_held()))
             raise UserError(f"{self.path} has no weights at step {step}; there are: {known}")
-        for folder in wanted:
-            try:
-                return _weights(folder, limit), int(folder.name)
-            except Damaged as error:
-                if folder == wanted[-1]:
-                    raise UserError(str(error)) from None
-                warnings.warn(f"{error}; using the weights before it", stacklevel=2)
-        raise AssertionError
+        try:
+            folder = _first_intact(wanted, "agent", limit)
+        except Damaged as error:
+            raise UserError(str(error)) from None
+        return _read_weights(folder), int(folder.name)
 
     def replay(self) -> Arrays:
-        """The experience in the newest checkpoint, as the replay's own `state`."""
+        """The `state` of the replay in the newest checkpoint whose replay is intact."""
+        if self.format != FORMAT:
+            raise ReplayUnusable(f"the replay of {self.path} was made by cic 0.2 and has another layout")
+        if not self.checkpoints():
+            raise ReplayUnusable(f"{self.path} has no checkpoint, and so no replay")
+        try:
+            folder = _first_intact(self.checkpoints()[::-1], "replay")
+        except Damaged as error:
+            raise ReplayUnusable(str(error)) from None
+        return read_arrays(folder / "replay.safetensors")
+
+    def chosen_skill(self) -> Any:
+        """The skill that a finetuning has chosen, by the newest checkpoint with an intact state; None if none has."""
         for folder in reversed(self.checkpoints()):
             try:
-                verify(folder, only="replay.safetensors")
-            except Damaged as error:
-                warnings.warn(f"{error}; using the checkpoint before it", stacklevel=2)
+                verify(folder, only="state.json")
+            except Damaged:
                 continue
-            return read_arrays(folder / "replay.safetensors")
-        raise UserError(f"{self.path} has no intact checkpoint, and so no replay")
+            state = read_object(folder / "state.json")
+            return None if isinstance(state, str) else _chosen_skill(state)
+        return None
 
-    def steps_held(self) -> list[int]:
-        """The steps whose weights are here."""
-        return sorted({int(folder.name) for folder in [*self.checkpoints(), *self.milestones()]})
+    def library(self) -> Arrays:
+        """What the skills of a pre-training do; empty if the run has no library, or with a warning if it is damaged."""
+        try:
+            return _read_library(self.path / "library") if (self.path / "library").is_dir() else {}
+        except Damaged as error:
+            warnings.warn(f"{error}; the skill search does without it", stacklevel=2)
+            return {}
+
+    def inherited(self, limit: int | None = None) -> Inheritance | None:
+        """What a finetuning started from; None for a run from scratch.
+
+        Args:
+            limit: The bytes that the weights may have.
+        """
+        folder = self.path / "inherited"
+        if not folder.is_dir():
+            if self.config.get("pretrained") is None:
+                return None
+            raise UserError(f"{folder}, from which the run started, is missing: start the finetuning again")
+        try:
+            steps = None
+            if self.config.get("prior_data"):
+                verify(folder, only="steps.safetensors", limits={"steps": STEPS_LIMIT})
+                steps = read_arrays(folder / "steps.safetensors")
+            _first_intact([folder], "agent", limit)
+            return Inheritance(_read_weights(folder), _read_library(folder), steps)
+        except Damaged as error:
+            raise UserError(f"{error}: start the finetuning again") from None
 
     def _digest(self) -> str:
-        """Of the settings but `steps`: a run may be made longer."""
+        """A checksum of the settings except `steps`, because a run may be extended."""
         config = {name: value for name, value in self.config.items() if name != "steps"}
         return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
 
 
-def _weights(folder: Path, limit: int | None) -> Tensors:
-    verify(folder, only="agent.safetensors", limits=None if limit is None else {"agent": limit})
+def _header(path: Path) -> dict[str, Any]:
+    """The content of config.json, with the fields that every run has."""
+    file = path / "config.json"
+    if not os.path.lexists(file):
+        raise UserError(f"{file} is missing: is {path} a run folder?")
+    header = read_object(file)
+    if isinstance(header, str):
+        raise UserError(f"{path}: {header}")
+    if not {"format", "kind", "config"} <= header.keys():
+        raise UserError(f"{file} is not the config of a run")
+    if header["format"] not in FORMATS:
+        age, way = ("a newer", "upgrade cic") if header["format"] != 1 else ("an earlier", "use that version")
+        raise UserError(
+            f"{path} was made by {age} version of cic ({plain(header.get('version', '?'))}, run format "
+            f"{plain(header['format'])}; this version reads {' and '.join(map(str, FORMATS))}): {way} to open it"
+        )
+    fits = header["kind"] in KINDS and isinstance(header["config"], dict)
+    if not fits or not isinstance(header.get("discard_from"), int | None):
+        raise UserError(f"{file} is not the config of a run")
+    return header
+
+
+def _first_intact(folders: Sequence[Path], part: str, limit: int | None = None) -> Path:
+    """The first of `folders` with an intact file of this part. A warning reports each damaged one before it."""
+    for folder, following in zip(folders, [*folders[1:], None], strict=True):
+        try:
+            verify(folder, only=f"{part}.safetensors", limits=None if limit is None else {part: limit})
+            return folder
+        except Damaged as error:
+            if following is None:
+                raise
+            warnings.warn(f"{error}; using {following} instead", stacklevel=3)
+    raise AssertionError("there is at least one folder")
+
+
+def _read_weights(folder: Path) -> Tensors:
     tensors = read_tensors(folder / "agent.safetensors")
-    # shipped agents keep their matrices as float16; nothing computes in it
+    # Bundled agents store their matrices as float16; nothing computes in it.
     return {name: value.float() if value.dtype == torch.float16 else value for name, value in tensors.items()}
 
 
-def _chosen(script: Any) -> Any:
-    """The skill in the recorded outcome of a finetuning's search, which is the first that its script has."""
+def _chosen_skill(state: dict[str, Any]) -> Any:
+    """The skill in the state of a finetuning: the first outcome of its script; in format 2, a field of its phase."""
     with contextlib.suppress(LookupError, TypeError):
-        return script[0][0][1]["skill"]
+        return state["phase"]["chosen"] if "phase" in state else state["script"][0][0][1]["skill"]
     return None
 
 
-def _library(folder: Path) -> Arrays:
+def _read_library(folder: Path) -> Arrays:
     verify(folder, only="library.safetensors", limits={"library": LIBRARY_LIMIT})
     return read_arrays(folder / "library.safetensors")
 
 
-def _prior_steps(folder: Path) -> Arrays:
-    verify(folder, only="steps.safetensors", limits={"steps": STEPS_LIMIT})
-    return read_arrays(folder / "steps.safetensors")
-
-
 def _steps(folder: Path) -> list[Path]:
-    """Its folders by step. `isdigit` alone would take digits that `int` does not, such as ²."""
-    return sorted(path for path in folder.glob("*") if path.name.isascii() and path.name.isdigit())
+    """The folders that are named by a step. `isdigit` alone accepts digits that `int` does not, such as ²."""
+    found = [path for path in folder.glob("*") if path.name.isascii() and path.name.isdigit()]
+    return sorted(found, key=lambda path: int(path.name))
 
 
-def _spaces(said: Any) -> Spaces | None:
-    """The sizes that a header names, if they can be those of an environment."""
-    if not isinstance(said, dict) or said.keys() != {"obs", "action"}:
+def _spaces(sizes: Any) -> Spaces | None:
+    """The sizes of observations and actions in a header, if they are possible."""
+    if not isinstance(sizes, dict) or sizes.keys() != {"obs", "action"}:
         return None
-    possible = all(type(size) is int and 1 <= size <= _LARGEST_SPACE for size in said.values())
-    return Spaces(**said) if possible else None
+    possible = all(type(size) is int and 1 <= size <= _LARGEST_SPACE for size in sizes.values())
+    return Spaces(**sizes) if possible else None

@@ -1,4 +1,4 @@
-"""Lines of metrics: a file that a run appends to, and that every checkpoint has a copy of."""
+"""A JSONL file that a run appends to. Every checkpoint contains a copy of it."""
 
 from __future__ import annotations
 
@@ -12,41 +12,43 @@ from typing import Any
 
 from cic.core.errors import UserError
 from cic.core.files import open_regular
-from cic.runs.storage import CHUNK, LOG_LIMIT, checksum, create, sync
+from cic.runs.storage import CHUNK, LOG_LIMIT, checksum, create, partial, sync
 
 
-class LineLog:
+class JsonlLog:
     """A JSONL file that continues from the copy in a checkpoint.
 
-    What it continues is written anew and not cut off in place: the file on disk may have been damaged, be shared with a
-    backup by a hard link, or lead elsewhere.
+    The continued file is written again from the copy instead of being truncated in place: the file on disk may be
+    damaged, may be shared with a backup by a hard link, or may be a link to another file.
+
+    Args:
+        path: The file.
+        start: The copy in the checkpoint from which the run resumes; None for a new run.
     """
 
     def __init__(self, path: Path, start: Path | None = None) -> None:
         self.path, self._digest = path, hashlib.sha256()
-        temporary = path.with_name(f".{path.name}.part")
-        if start is not None and not _begins_as(path, start):
+        if start is not None and not _starts_with(path, start):
             warnings.warn(
                 f"{path} was lost or changed; it is restored from the checkpoint {start.parent}", stacklevel=2
             )
-        self._file = create(temporary)
-        if start is not None:
-            with open_regular(start, LOG_LIMIT) as file:
-                while chunk := file.read(CHUNK):
-                    self._append(chunk)
-        self._file.flush()
-        os.replace(temporary, path)
+        with create(partial(path)) as file:
+            if start is not None:
+                with open_regular(start, LOG_LIMIT) as copy:
+                    while chunk := copy.read(CHUNK):
+                        file.write(chunk)
+                        self._digest.update(chunk)
+        os.replace(partial(path), path)
+        self._file = open(path, "ab")  # noqa: SIM115  opened again: Windows cannot rename an open file
 
     def write(self, line: dict[str, Any]) -> None:
-        self._append(json.dumps(line).encode() + b"\n")
-        self._file.flush()
-
-    def _append(self, content: bytes) -> None:
+        content = json.dumps(line).encode() + b"\n"
         self._file.write(content)
         self._digest.update(content)
+        self._file.flush()
 
     def copy_to(self, path: Path) -> None:
-        """For a checkpoint: all that was written, if nobody else has changed it meanwhile."""
+        """Copy the file into a checkpoint, unless another process has changed it."""
         sync(self._file)
         try:
             shutil.copyfile(self.path, path, follow_symlinks=False)
@@ -63,8 +65,8 @@ class LineLog:
         self._file.close()
 
 
-def _begins_as(path: Path, start: Path) -> bool:
-    """Whether a log still holds what the checkpoint has of it."""
+def _starts_with(path: Path, start: Path) -> bool:
+    """Whether a log still contains what the checkpoint has of it."""
     try:
         with open_regular(path, LOG_LIMIT) as log, open_regular(start, LOG_LIMIT) as copy:
             while chunk := copy.read(CHUNK):

@@ -1,4 +1,4 @@
-"""Where a run comes from: versions, machine, commit and command, for the record in its config.json."""
+"""Where a run comes from: versions, machine, commit and command, for the record in config.json."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ PACKAGES = ("cic", "torch", "mujoco", "dm_control", "gymnasium", "numpy")
 
 
 def provenance(device: str) -> dict[str, Any]:
+    """The versions, the machine, the commit and the command of this process."""
     return {
         "versions": {"python": platform.python_version(), **_versions()},
         "machine": f"{platform.system()} {platform.machine()}, {_processor(device)}",
@@ -23,20 +24,20 @@ def provenance(device: str) -> dict[str, Any]:
 
 
 def _command() -> str:
-    """As it was typed; the command's own path says nothing elsewhere."""
+    """The command line, without the path of the program."""
     program = Path(sys.argv[0]).name
     return shlex.join(["cic" if program in ("cic", "cli.py") else program, *sys.argv[1:]])
 
 
 def _processor(device: str) -> str:
-    """What the networks run on: the model of the CPU, or of the GPU."""
+    """The model of the CPU or GPU that the networks run on."""
     if device.startswith("cuda"):
         import torch
 
         return f"{device}: {torch.cuda.get_device_name(device)}"
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:  # no Linux
+    except OSError:  # not on Linux
         lines = []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return f"{device}: {models[0] if models else platform.processor() or 'unknown'}"
@@ -53,9 +54,9 @@ def _versions() -> dict[str, str]:
 
 
 def _commit() -> str | None:
-    """Of the repository in which the run was started, if it is one."""
+    """The commit of the repository in which the run was started, if it is one."""
     try:
-        said = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False)
+        done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return said.stdout.strip() if said.returncode == 0 else None
+    return done.stdout.strip() if done.returncode == 0 else None

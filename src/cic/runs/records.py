@@ -1,7 +1,7 @@
-"""The read side of run folders: everything that a report needs, from folders that may be moved, unfinished or damaged.
+"""Read the config, status and result of run folders that may be unfinished, damaged or untrusted.
 
-Nothing here raises for a bad folder: what cannot be read is left out and said in `problems`, so that one broken run
-does not cost the report of two hundred good ones. Metrics, trials and pictures are in `contents`.
+Nothing here raises an error for a bad folder. What cannot be read is left out and listed in `problems`, so that one
+broken run does not prevent the report of all others. `cic.runs.contents` reads metrics, trials and pictures.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from cic.runs import study_tables
 from cic.runs.liveness import is_dead
 from cic.runs.untrusted_json import integer, number, plain, read_object
 
-FORMATS = (1, 2)
-"""1: version 0.1. 2: `learner` and `learning` instead of `agent`, `selection` in other words, a longer header."""
+FORMATS = (2, 3)
+"""The formats of run folders that this version reads. 2: cic 0.2, whose replay and training state differ."""
+KINDS = ("pretrain", "finetune")
+_REMOVED_SETTINGS = ("pull", "pull_updates", "critic_rank", "second_proposal")
 _NOT_RUNS = {"pictures", "measured", "checkpoints", "milestones", "inherited", ".git", "__pycache__"}
 _TITLE_LETTERS = 40
 _STARTING_SECONDS = 600.0
@@ -29,22 +31,22 @@ _STARTING_SECONDS = 600.0
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run folder as it was when it was read."""
+    """The content of one run folder when it was read."""
 
     path: Path
     name: str
-    """The folder's name below the folder that was asked for."""
+    """The path of the folder relative to the folder that was given."""
     kind: str
     config: dict[str, Any]
     title: str
-    """How tables and figures write the method."""
+    """The name of the method in tables and figures."""
     version: str = ""
     versions: dict[str, Any] = field(default_factory=dict)
-    """Of the libraries that the run was made with."""
+    """The versions of the libraries that the run was made with."""
     command: str = ""
     state: str = "unknown"
-    """running, finished, interrupted, failed or dead (killed while running); starting before the first status, unknown
-    if that never comes."""
+    """running, finished, interrupted, failed or dead (killed while running); starting before the first status.json
+    exists, unknown if it never does."""
     step: int = 0
     message: str = ""
     updated: str = ""
@@ -69,7 +71,7 @@ class RunRecord:
 
     @property
     def steps(self) -> int:
-        """The budget, not what was reached."""
+        """The planned number of steps; `step` is the one that was reached."""
         return integer(self.config.get("steps"))
 
     @property
@@ -94,12 +96,12 @@ class RunRecord:
 
     @property
     def score(self) -> float:
-        """The mean return at the end of finetuning; NaN if the run has none that can be used."""
+        """The mean return at the end of finetuning; NaN if the run has no usable one."""
         return math.nan if self.result is None else number(self.result.get("return"))
 
 
 def read(paths: Sequence[Path]) -> tuple[list[RunRecord], list[str]]:
-    """Every run folder at or below `paths`, ordered by name, and what could not be read."""
+    """Read every run folder at or below `paths`; return them by name, and a list of problems."""
     runs: list[RunRecord] = []
     problems: list[str] = []
     seen: set[Path] = set()
@@ -127,7 +129,7 @@ def read(paths: Sequence[Path]) -> tuple[list[RunRecord], list[str]]:
 
 
 def folders(root: Path) -> Iterator[Path]:
-    """Run folders at or below `root`, through links too."""
+    """Find the run folders at or below `root`. Links are followed."""
     for path, files in _walk(root):
         if "config.json" in files:
             yield path
@@ -144,7 +146,7 @@ def _walk(root: Path) -> Iterator[tuple[Path, set[str]]]:
     visited: set[str] = set()
     for path, below, files in os.walk(root, followlinks=True):
         real = os.path.realpath(path)
-        if real in visited:  # a link that leads back up
+        if real in visited:  # a link to a folder above
             below.clear()
             continue
         visited.add(real)
@@ -153,7 +155,7 @@ def _walk(root: Path) -> Iterator[tuple[Path, set[str]]]:
 
 
 def read_run(folder: Path, name: str | None = None) -> RunRecord | str:
-    """The run in `folder`, or the reason why it is none."""
+    """Read the run in `folder`, or return the reason why it is not a run."""
     name = plain(name or folder.name)
     header = read_object(folder / "config.json")
     if isinstance(header, str):
@@ -189,7 +191,7 @@ def _record(folder: Path, name: str, header: dict[str, Any], progress: dict[str,
         known = " and ".join(map(str, FORMATS))
         return f"{name}: config.json has format {header.get('format')!r}, this version reads {known}; left out"
     kind, config = header.get("kind"), header.get("config")
-    if kind not in ("pretrain", "finetune") or not isinstance(config, dict):
+    if kind not in KINDS or not isinstance(config, dict):
         return f"{name}: config.json is not that of a pretrain or finetune run; left out"
     missing = [key for key in ("objective", "seed", "task" if kind == "finetune" else "domain") if key not in config]
     if missing:
@@ -199,7 +201,7 @@ def _record(folder: Path, name: str, header: dict[str, Any], progress: dict[str,
         path=folder,
         name=name,
         kind=kind,
-        config=_modern(config) if header["format"] == 1 else config,
+        config=current_settings(header),
         title=_title(header, plain(config["objective"])),
         version=_text(header, "version"),
         versions=versions if isinstance(versions, dict) else {},
@@ -208,24 +210,23 @@ def _record(folder: Path, name: str, header: dict[str, Any], progress: dict[str,
     )
 
 
-def _modern(config: dict[str, Any]) -> dict[str, Any]:
-    """A config of format 1 in the words of format 2, so that old and new runs compare."""
-    found = {"learner": "ddpg"} | {"learning" if key == "agent" else key: value for key, value in config.items()}
-    if isinstance(search := config.get("selection"), dict):
-        words = {"method": "search", "search": "search_steps", "value": "search_value"}
-        found["selection"] = {words.get(key, key): value for key, value in search.items()}
-    return found
+def current_settings(header: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a run, without those of format 2 that no longer exist. Only training used them."""
+    config: dict[str, Any] = header["config"]
+    if header["format"] == FORMATS[-1]:
+        return config
+    return {name: value for name, value in config.items() if name not in _REMOVED_SETTINGS}
 
 
 def _title(header: dict[str, Any], method: str) -> str:
-    """As the run itself says, else as the paper does, else the method's name."""
-    said = header.get("title")
-    good = isinstance(said, str) and 0 < len(said) <= _TITLE_LETTERS and said.isprintable()
-    return str(said) if good else TITLES.get(method, method)
+    """The title in the run's header, else the one in the paper, else the method's name."""
+    title = header.get("title")
+    good = isinstance(title, str) and 0 < len(title) <= _TITLE_LETTERS and title.isprintable()
+    return str(title) if good else TITLES.get(method, method)
 
 
 def _progress(folder: Path, config: Any) -> dict[str, Any]:
-    """How far the run is. `result.json` decides: a run that was killed between it and its last status has finished."""
+    """How far the run is. A run with a result.json is finished: it may be killed before its last status is written."""
     problems: list[str] = []
     found: dict[str, Any]
     budget = integer(config.get("steps")) if isinstance(config, dict) else 0
@@ -244,14 +245,14 @@ def _progress(folder: Path, config: Any) -> dict[str, Any]:
     elif (folder / "result.json").exists():
         problems.append(f"{result}; its score is left out")
     elif found["state"] == "finished":
-        problems.append("says that it finished but has no result.json; its score is left out")
+        problems.append("status.json states that it finished, but there is no result.json; its score is left out")
     if isinstance(result, str) and found["state"] == "finished":
         found["state"] = "unknown"
     return found | {"problems": tuple(problems)}
 
 
 def _is_new(folder: Path) -> bool:
-    """Whether the run may still be getting ready to write its first status."""
+    """Whether the run may not have written its first status yet."""
     try:
         return not (folder / "status.json").exists() and (
             time.time() - (folder / "config.json").stat().st_mtime < _STARTING_SECONDS

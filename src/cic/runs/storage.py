@@ -1,4 +1,8 @@
-"""Files that are whole or not there: JSON and checkpoint folders of safetensors. Never a pickle."""
+"""Atomic writes and verified reads: JSON files and checkpoint folders of safetensors. Nothing is a pickle.
+
+A writer creates everything under a partial name that only cic uses (`partial`), syncs it and renames it. A reader
+therefore finds the old version, the new version or nothing.
+"""
 
 from __future__ import annotations
 
@@ -24,19 +28,42 @@ from cic.core.errors import UserError
 from cic.core.files import open_regular, read_regular
 
 if TYPE_CHECKING:
-    from cic.runs.jsonl_log import LineLog
+    from cic.runs.jsonl_log import JsonlLog
 
-JSON_LIMIT = 64 << 20  # bytes; trials of a long search take a few
+JSON_LIMIT = 64 << 20  # bytes; the trials of a long search take a few
 LOG_LIMIT = 1_000_000_000
 CHUNK = 1 << 20
+_PARTIAL = ".cic-part"
+_TENSORS = ("agent", "optimisers")
+"""The parts of a checkpoint that are read as torch tensors; all others are numpy arrays."""
 Arrays = dict[str, npt.NDArray[Any]]
 Tensors = dict[str, torch.Tensor]
 T = TypeVar("T")
 
 
+class Damaged(Exception):
+    """A checkpoint folder is incomplete, or a checksum does not match."""
+
+
+class DiskError(UserError):
+    """A checkpoint could not be written; the previous one is unchanged."""
+
+    def __init__(self, folder: Path, reason: str) -> None:
+        super().__init__(f"cannot write the checkpoint {folder}: {reason}. Fix this, then continue with --resume")
+        self.reason = reason
+
+
+# ---- JSON ------------------------------------------------------------------------------------------------------
+
+
+def partial(path: Path) -> Path:
+    """The name under which a file or folder is written before it is renamed to `path`."""
+    return path.with_name(f".{path.name}{_PARTIAL}")
+
+
 def write_json(path: Path, content: Any) -> None:
-    """Atomically: a reader sees the old file or the new one."""
-    temporary = path.with_name(f".{path.name}.part")  # one name, so that what a killed process left is overwritten
+    """Write a JSON file atomically."""
+    temporary = partial(path)
     try:
         with create(temporary) as file:
             file.write(_pretty(content).encode())
@@ -47,55 +74,34 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def create(path: Path) -> BinaryIO:
-    """A new file in place of what is there: never what a link leads to, nor a file that has another name as well."""
+    """Create a new file in place of an existing one. Never writes through a symbolic or a hard link."""
     path.unlink(missing_ok=True)
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666), "wb")
-
-
-def _pretty(content: Any) -> str:
-    """Indented, but with lists of numbers (skills, returns) on one line."""
-    text = json.dumps(content, indent=1)
-    return re.sub(r"\[[^\[\]{}\"]*\]", lambda numbers: " ".join(numbers.group().split()), text) + "\n"
-
-
-def read_json(path: Path) -> Any:
-    try:
-        return json.loads(read_regular(path, JSON_LIMIT))
-    except FileNotFoundError:
-        raise UserError(f"{path} is missing: is {path.parent} a run folder?") from None
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is damaged: {error}") from None
+    return open(path, "xb")
 
 
 def sync(file: IO[Any]) -> None:
+    """Write a file's content to the disk."""
     file.flush()
     os.fsync(file.fileno())
 
 
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _pretty(content: Any) -> str:
+    """Indented JSON, but with lists of numbers (skills, returns) on one line."""
+    text = json.dumps(content, indent=1)
+    return re.sub(r"\[[^\[\]{}\"]*\]", lambda numbers: " ".join(numbers.group().split()), text) + "\n"
 
 
-class Damaged(Exception):
-    """A checkpoint that is incomplete or whose checksums do not match."""
+# ---- checkpoint folders: writing -------------------------------------------------------------------------------
 
 
 def write_folder(
-    folder: Path, tensors: dict[str, Tensors], arrays: dict[str, Arrays], state: Any, logs: Iterable[LineLog] = ()
+    folder: Path, tensors: dict[str, Tensors], arrays: dict[str, Arrays], state: Any, logs: Iterable[JsonlLog] = ()
 ) -> None:
-    """Under another name, synced and renamed: the folder is whole or it is not there. `logs` are copied as they are."""
-    temporary = folder.with_name(f".{folder.name}")
+    """Write a checkpoint folder atomically, with a checksum for each file. `logs` are copied into it."""
+    temporary = partial(folder)
     try:
         folder.parent.mkdir(exist_ok=True)
-        for leftover in folder.parent.glob(".*"):  # of a process that was killed while writing; nobody else's
-            if leftover == temporary or leftover.name[1:].isdigit():
-                shutil.rmtree(leftover, ignore_errors=True)
+        _remove_partial_folders(folder)
         temporary.mkdir()
         for name, content in tensors.items():
             save_tensors({key: value.contiguous() for key, value in content.items()}, temporary / f"{name}.safetensors")
@@ -108,8 +114,8 @@ def write_folder(
         (temporary / "manifest.json").write_text(json.dumps(manifest, indent=1))
         mode = (temporary / "state.json").stat().st_mode & 0o777
         for file in temporary.iterdir():
-            file.chmod(mode)  # safetensors makes private files whatever the umask
-            with open(file, "rb") as handle:
+            file.chmod(mode)  # safetensors creates private files whatever the umask
+            with open(file, "r+b") as handle:
                 os.fsync(handle.fileno())
         _sync_folder(temporary)
         if folder.exists():
@@ -123,12 +129,23 @@ def write_folder(
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-class DiskError(UserError):
-    """A checkpoint that could not be written; the one before it is untouched."""
+def _remove_partial_folders(folder: Path) -> None:
+    """Remove what a killed process left: this folder's partial one, and those of other checkpoints next to it."""
+    shutil.rmtree(partial(folder), ignore_errors=True)
+    for leftover in folder.parent.glob(f".*{_PARTIAL}"):
+        if leftover.name[1 : -len(_PARTIAL)].isdigit():
+            shutil.rmtree(leftover, ignore_errors=True)
 
-    def __init__(self, folder: Path, reason: str) -> None:
-        super().__init__(f"cannot write the checkpoint {folder}: {reason}. Make room, then continue with --resume")
-        self.reason = reason
+
+def _sync_folder(path: Path) -> None:
+    """Write a folder's entries to the disk. Windows can neither do this nor needs it."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _contiguous(value: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -136,6 +153,7 @@ def _contiguous(value: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def checksum(file: Path, limit: int | None = None) -> str:
+    """The SHA-256 of a file, which must not exceed `limit` bytes."""
     digest = hashlib.sha256()
     with open_regular(file, limit or file.stat().st_size) as handle:
         while chunk := handle.read(CHUNK):
@@ -143,18 +161,21 @@ def checksum(file: Path, limit: int | None = None) -> str:
     return digest.hexdigest()
 
 
-def verify(folder: Path, only: str | None = None, limits: Mapping[str, int] | None = None) -> list[str]:
-    """The names of a folder's files, if they are what was written.
+# ---- checkpoint folders: reading -------------------------------------------------------------------------------
 
-    Only what was read and is wrong counts as damage. A file that cannot be read (no permission, a disk that fails for a
-    moment) may be as good as ever, and one larger than the run can need is refused unread.
+
+def verify(folder: Path, only: str | None = None, limits: Mapping[str, int] | None = None) -> list[str]:
+    """Compare checksums and return the names of the files; `only` checks a single one.
+
+    Raises:
+        Damaged: a file was read and differs from what was written, or is missing.
+        UserError: a file cannot be read (no permission, a failing disk) or exceeds its limit. It may be intact.
     """
     manifest = _manifest(folder)
     names = [only] if only else sorted({*manifest, "state.json"})
     broken = [name for name in names if _read_sum(folder / name, limits) != manifest.get(name, "")]
     if broken:
-        _refuse_pickles(folder, broken)
-        raise Damaged(f"the checkpoint {folder} is damaged ({', '.join(broken)} missing, cut off or changed)")
+        raise Damaged(f"the checkpoint {folder} is damaged ({', '.join(broken)} missing, truncated or changed)")
     return names
 
 
@@ -187,67 +208,46 @@ def _unreadable(path: Path, error: OSError) -> UserError:
     return UserError(f"{path} cannot be read: {error.strerror or error}. Nothing was changed")
 
 
-def _refuse_pickles(folder: Path, names: list[str]) -> None:
-    for name in names:
-        if (folder / name).is_file() and looks_like_pickle(folder / name):
-            raise UserError(f"{folder / name} is a pickle, which can run any code: cic loads safetensors only")
-
-
-def looks_like_pickle(path: Path) -> bool:
-    """A bare pickle (protocol 2 and later) or torch.save's zip of one.
-
-    A safetensors file begins with the length of its header, whose first bytes can be those of a pickle (640 is
-    `80 02`); but the header follows, and its brace is where no pickle has one.
-    """
-    with open_regular(path, path.stat().st_size) as file:
-        head = file.read(9)
-    if head[4:] == b"\x00\x00\x00\x00{":
-        return False
-    return head[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05") or head[:4] == b"PK\x03\x04"
-
-
 def read_folder(
     folder: Path, limits: Mapping[str, int] | None = None
 ) -> tuple[dict[str, Tensors], dict[str, Arrays], Any]:
-    """What `write_folder` wrote; `limits` say how many bytes each safetensors file may have."""
-    names = verify(folder, limits=limits)
+    """Read what `write_folder` wrote. `limits` are the bytes that each safetensors file may have."""
     tensors, arrays = {}, {}
-    for name in names:
-        if not name.endswith(".safetensors"):
+    for name in verify(folder, limits=limits):
+        part = name.removesuffix(".safetensors")
+        if part == name:
             continue
-        stem = name.removesuffix(".safetensors")
-        if stem in ("agent", "optimisers"):
-            tensors[stem] = read_tensors(folder / name)
+        if part in _TENSORS:
+            tensors[part] = read_tensors(folder / name)
         else:
-            arrays[stem] = read_arrays(folder / name)
-    return tensors, arrays, read_json(folder / "state.json")
+            arrays[part] = read_arrays(folder / name)
+    try:
+        return tensors, arrays, json.loads(read_regular(folder / "state.json", JSON_LIMIT))
+    except (ValueError, RecursionError):
+        raise UserError(f"{folder / 'state.json'} is not valid JSON: it was not written by cic") from None
 
 
 def read_tensors(path: Path) -> Tensors:
-    """Weights from a safetensors file; anything else, pickles above all, is refused unread."""
+    """Read a safetensors file as torch tensors. Anything else, such as a pickle, is refused."""
     return _read(load_tensors, path)
 
 
 def read_arrays(path: Path) -> Arrays:
-    """The same as numpy arrays."""
+    """Read a safetensors file as numpy arrays. Anything else, such as a pickle, is refused."""
     return _read(load_arrays, path)
 
 
 def _read(load: Callable[[Path], dict[str, T]], path: Path) -> dict[str, T]:
     try:
-        if looks_like_pickle(path):
-            raise UserError(f"{path} is a pickle, which can run any code: cic loads safetensors only")
         return load(path)
-    except UserError:
-        raise
     except OSError as error:
         raise _unreadable(path, error) from None
-    except Exception as error:  # whatever a stranger's bytes make of a parser that is not ours
-        raise UserError(f"{path} is not a readable safetensors file: {error}") from None
+    except Exception as error:  # the parser is not ours, and the bytes may be anyone's
+        raise UserError(f"{path} is not a readable safetensors file ({error}); cic never loads pickles") from None
 
 
 def load_weights(module: torch.nn.Module, weights: Tensors, where: Path) -> None:
-    """Strictly: every tensor there, of the right shape, and no others."""
+    """Load weights into a module. Names, shapes and types must match exactly."""
     own = module.state_dict()
     missing = sorted(own.keys() - weights.keys())
     surplus = sorted(weights.keys() - own.keys())

@@ -1,4 +1,4 @@
-"""JSON from anywhere: any value in any place gives something that can be used or shown."""
+"""Read JSON from an untrusted source: any value in any place gives something that can be used or shown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LARGEST = 1e100
 
 
 def read_object(path: Path) -> dict[str, Any] | str:
-    """A JSON object, or what is wrong with the file."""
+    """Read a JSON object, or return what is wrong with the file."""
     try:
         document = json.loads(read_regular(path, _BYTES))
     except OSError as error:
@@ -29,7 +29,7 @@ def read_object(path: Path) -> dict[str, Any] | str:
 
 
 def _is_shallow(document: Any) -> bool:
-    """Few enough levels for everything that later walks through it."""
+    """Whether it has few enough levels for recursive functions."""
     level = [document]
     for _ in range(_LEVELS):
         inside = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)]
@@ -38,16 +38,17 @@ def _is_shallow(document: Any) -> bool:
 
 
 def plain(value: Any) -> str:
-    """Text that a terminal or a page can show: of a bearable length, without control characters."""
+    """Text that a terminal or a page can show: of limited length, without control characters."""
     return "".join(letter if letter.isprintable() else "�" for letter in str(value)[:_LETTERS])
 
 
 def number(value: Any) -> float:
-    """NaN for what is no number, or larger than any sum or axis can bear."""
+    """The value as a float; NaN if it is not a number, or too large for sums and axes."""
     known = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST
     return float(value) if known else math.nan
 
 
 def integer(value: Any) -> int:
+    """The value as an integer; 0 if it is not a number."""
     found = number(value)
     return int(found) if math.isfinite(found) else 0

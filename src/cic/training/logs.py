@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cic.core.errors import UserError
-from cic.runs.jsonl_log import LineLog
+from cic.runs.jsonl_log import JsonlLog
 from cic.runs.records import flatten
 from cic.training.settings import LoopConfig
 
@@ -22,7 +22,7 @@ class Logs:
     def __init__(
         self, folder: Path, start: Path | None, step: int, settings: LoopConfig[Any], config: dict[str, Any]
     ) -> None:
-        self.metrics, self.timing = (LineLog(folder / name, start and start / name) for name in LOGS)
+        self.metrics, self.timing = (JsonlLog(folder / name, start and start / name) for name in LOGS)
         threading.excepthook = _in_a_thread
         self._board_folder = folder / "tensorboard"
         with _named_errors(self._board_folder):

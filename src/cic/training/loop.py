@@ -163,6 +163,7 @@ class Loop(Generic[C]):
 
     def _train(self) -> dict[str, Any]:
         resumed = self._resume()
+        self.run.apply_extension()
         self.logs = Logs(self.run.path, resumed, self.step, self.config, self.run.config)
         self._write_heartbeat()
         with self.logs, Reporter(self.config.title, self.total_steps, self.step, self.quiet) as self.reporter:
@@ -399,14 +400,14 @@ class Loop(Generic[C]):
 
     def _resume(self) -> Path | None:
         """Continue from the newest good checkpoint and return its folder; None if there is none yet."""
-        loaded = self.run.load_checkpoint(checkpoint_checks.size_limits(self.agent, self.replay, self._own_arrays()))
-        if loaded is None:
+        found = self.run.load_checkpoint(checkpoint_checks.size_limits(self.agent, self.replay, self._own_arrays()))
+        if found is None:
             return None
-        folder = self.run.checkpoints()[-1]
+        folder = found.folder
         with checkpoint_checks.fitting(folder):
             missing = [name for name in LOGS if not (folder / name).is_file()]
             checkpoint_checks.need(not missing, f"it lacks {' and '.join(missing)}")
-            self._restore(*loaded)
+            self._restore(found.tensors, found.arrays, found.state)
         return folder
 
     def _restore(self, tensors: dict[str, Tensors], arrays: dict[str, Arrays], state: dict[str, Any]) -> None:

@@ -146,8 +146,8 @@ def test_a_header_without_sizes_is_refused_for_a_foreign_environment(skills: Pat
 # ---- no links --------------------------------------------------------------------------------------------------
 
 LINKED = [
-    *(".lock", "metrics.jsonl", "timing.jsonl", ".metrics.jsonl.part", ".status.json.part", "status.json"),
-    *("result.json", ".result.json.part", "config.json", "tensorboard", "checkpoints", "checkpoints/.000000024"),
+    *(".lock", "metrics.jsonl", "timing.jsonl", ".metrics.jsonl.cic-part", ".status.json.cic-part", "status.json"),
+    *("result.json", ".result.json.cic-part", "config.json", "tensorboard", "checkpoints", "checkpoints/.000000024.cic-part"),
 ]
 
 
@@ -357,7 +357,7 @@ def test_an_odd_config_is_refused_with_a_sentence(skills: Path, tmp_path: Path, 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda header: header.update(format=3, version="\x1b[2Jboo"),
+        lambda header: header.update(format=4, version="\x1b[2Jboo"),
         lambda header: header["config"].update(learner="\x1b[2Jboo"),
         lambda header: header["config"].update(objective="\x9b2Jboo"),
         lambda header: header["config"].update(domain="\x1b]0;boo"),
