@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import json
 import os
 import subprocess
@@ -13,12 +14,13 @@ from typing import Any
 import pytest
 
 import cic
-from cic.training.progress import Reporter
+from cic.learning.agent import Agent
+from cic.training.progress import Reporter, Speed
 
 SMALL: dict[str, Any] = {"scale": "smoke", "hidden": 8, "batch": 8, "steps": 120, "log_every": 40, "quiet": True}
 
 
-def test_tensorboard_has_the_metrics_the_config_and_the_speed(tmp_path: Path) -> None:
+def test_tensorboard_contains_metrics_config_and_speed(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     path = cic.pretrain("gridworld", "rnd", out=tmp_path / "run", **SMALL).path
@@ -68,7 +70,7 @@ def test_weights_and_biases_offline(tmp_path: Path) -> None:
 # ---- progress --------------------------------------------------------------------------------------------------
 
 
-def test_progress_says_the_step_that_is_logged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_shows_the_logged_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     loud = SMALL | {"quiet": False}
     before = cic.pretrain("gridworld", "rnd", out=tmp_path / "before", **SMALL).path
     capsys.readouterr()
@@ -80,13 +82,15 @@ def test_progress_says_the_step_that_is_logged(tmp_path: Path, capsys: pytest.Ca
     assert shown == logged
 
 
-def test_progress_ends_where_copies_that_step_together_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_ends_at_the_last_step_of_parallel_environments(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     settings = SMALL | {"quiet": False, "steps": 130, "num_envs": 40, "warmup": 40}
     cic.pretrain("gridworld", "rnd", out=tmp_path / "run", **settings)
     said = capsys.readouterr().err
     assert "step 160/160" in said
     assert "-0.0" not in said
-    assert "left" not in said.splitlines()[-1], "at the end nothing is left"
+    assert "left" not in said.splitlines()[-1], "no time is left at the end"
 
 
 class Broken:
@@ -102,7 +106,77 @@ class Broken:
         return False
 
 
-def test_a_reporter_without_a_reader_falls_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_speed_is_that_of_the_last_half_minute() -> None:
+    clock = Clock()
+    speed = Speed(0, clock)
+    assert speed.rate == 0
+    step = 0
+    for steps_per_second, seconds in ((1000, 20), (10, 60), (200, 40)):
+        for _ in range(10 * seconds):
+            clock.now += 0.1
+            step += steps_per_second // 10
+            speed.advance(step)
+        if seconds > 30:
+            assert speed.rate == pytest.approx(steps_per_second, rel=0.02)
+
+
+def test_speed_after_a_restart_ignores_what_was_before() -> None:
+    clock = Clock()
+    speed = Speed(0, clock)
+    clock.now += 45  # a compilation
+    speed.advance(1)
+    speed.restart(1)
+    clock.now += 1
+    speed.advance(51)
+    assert speed.rate == pytest.approx(50)
+
+
+def test_time_left_after_the_compilation_is_that_of_the_training(capsys: pytest.CaptureFixture[str]) -> None:
+    """100 updates per second for two minutes, after a warm-up without updates and 40 seconds of compilation."""
+    clock = Clock()
+    reporter = Reporter("run", 14_000, 0, clock=clock)
+    for step in range(1, 2_001):
+        clock.now += 0.001
+        reporter.advance(step)
+    clock.now += 40
+    reporter.restart_clock()
+    reporter.note(2_000)
+    for step in range(2_001, 2_201):
+        clock.now += 0.01
+        reporter.advance(step)
+    reporter.note(2_200, reward=1.0)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "run  step 2,000/14,000"
+    assert lines[1] == "run  step 2,200/14,000  100 steps/s  2.0 min left  reward 1"
+
+
+def test_compilation_does_not_count_in_the_speed_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first update takes an hour by the clock; the speed that is logged afterwards does not include it."""
+    clock, update = Clock(), Agent.update
+
+    def slow(self: Agent, *args: Any, **kwargs: Any) -> Any:
+        clock.now += 3600 if clock.now < 3600 else 0.02
+        return update(self, *args, **kwargs)
+
+    monkeypatch.setattr(Agent, "update", slow)
+    monkeypatch.setattr("cic.training.loop.Reporter", functools.partial(Reporter, clock=clock))
+    settings = SMALL | {"steps": 400, "warmup": 100, "update_every": 2}
+    path = cic.pretrain("gridworld", "rnd", out=tmp_path / "run", **settings).path
+    lines = [json.loads(line) for line in (path / "timing.jsonl").read_text().splitlines()]
+    assert lines[-1]["time/steps_per_second"] == pytest.approx(100, rel=0.05)
+
+
+def test_reporter_without_a_reader_becomes_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", Broken())
     with Reporter("title", 100, 0) as reporter:
         reporter.say("hello")
@@ -110,7 +184,7 @@ def test_a_reporter_without_a_reader_falls_silent(monkeypatch: pytest.MonkeyPatc
         assert reporter.quiet
 
 
-def test_a_disk_that_tensorboard_cannot_write_to_is_told_in_a_sentence(
+def test_full_disk_under_tensorboard_is_one_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def full(*_: Any) -> None:

@@ -286,7 +286,7 @@ def test_numbers_that_float32_cannot_bear_never_reach_a_checkpoint(odd: str, tmp
 @pytest.mark.parametrize("odd", ["hangs"], indirect=True)
 def test_a_hung_environment_ends_the_run_with_a_sentence(odd: str, tmp_path: Path) -> None:
     began = time.monotonic()
-    with pytest.raises(UserError, match=r"copy 0, step 7: its step\(\) has not come back for 0\.3 s \(--env-timeout\)"):
+    with pytest.raises(UserError, match=r"copy 0, step 7: its step\(\) has not returned for 0\.3 s \(--env-timeout\)"):
         pretrain(tmp_path / "run", "rnd", odd, env_timeout=0.3)
     assert time.monotonic() - began < 20
     assert state_of(tmp_path / "run") == "failed"
@@ -316,7 +316,7 @@ def test_an_environment_that_cannot_be_interrupted_ends_the_process_with_a_sente
     child = start(tmp_path, "hangs and holds on", 0.5)
     _, said = child.communicate(timeout=120)
     assert child.returncode == 2
-    assert "step 7: its step() has not come back for 0.5 s (--env-timeout) and cannot be interrupted" in said
+    assert "step 7: its step() has not returned for 0.5 s (--env-timeout) and cannot be interrupted" in said
 
 
 def test_a_signal_during_a_hung_step_is_answered_and_a_second_stops(tmp_path: Path) -> None:

@@ -147,7 +147,14 @@ def test_a_header_without_sizes_is_refused_for_a_foreign_environment(skills: Pat
 
 LINKED = [
     *(".lock", "metrics.jsonl", "timing.jsonl", ".metrics.jsonl.cic-part", ".status.json.cic-part", "status.json"),
-    *("result.json", ".result.json.cic-part", "config.json", "tensorboard", "checkpoints", "checkpoints/.000000024.cic-part"),
+    *(
+        "result.json",
+        ".result.json.cic-part",
+        "config.json",
+        "tensorboard",
+        "checkpoints",
+        "checkpoints/.000000024.cic-part",
+    ),
 ]
 
 

@@ -25,7 +25,14 @@ def hostile_link(case: Case) -> str:
     precious = case.home / "precious"
     precious.write_text("mine")
     files = [str(file.relative_to(case.path)) for file in case.path.rglob("*") if file.is_file()]
-    names = [*files, ".lock", ".status.json.cic-part", ".metrics.jsonl.cic-part", ".result.json.cic-part", "result.json"]
+    names = [
+        *files,
+        ".lock",
+        ".status.json.cic-part",
+        ".metrics.jsonl.cic-part",
+        ".result.json.cic-part",
+        "result.json",
+    ]
     target = case.path / str(case.rng.choice(names))
     target.unlink(missing_ok=True)
     how = case.rng.choice(["link", "dangling", "fifo", "folder", "hard link"])

@@ -23,15 +23,10 @@ def write_json(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value), encoding="utf-8")
 
 
-def config_file(run: Path, kind: str, config: dict[str, Any], layout: int = 2) -> None:
-    """In the layout of version 0.1, or in that of now."""
-    header: dict[str, Any] = {"format": layout, "version": "0.1.0", "kind": kind}
-    if layout == 2:
-        config |= {"learner": "ddpg", "learning": config.pop("agent")}
-        if search := config.get("selection"):
-            config["selection"] = {"search": search["method"], "trial_steps": search["trial_steps"]}
-        header |= {"versions": {"cic": "0.2.0", "numpy": "2.0"}, "command": f"cic {kind}"}
-    write_json(run / "config.json", header | {"config": config})
+def config_file(run: Path, kind: str, config: dict[str, Any]) -> None:
+    header = {"format": 3, "version": "0.3.0", "kind": kind}
+    header |= {"versions": {"cic": "0.3.0", "numpy": "2.0"}, "command": f"cic {kind}"}
+    write_json(run / "config.json", header | {"config": {"learner": "ddpg"} | config})
 
 
 def status(run: Path, state: str, step: int, message: str = "") -> None:
@@ -66,7 +61,6 @@ def finetune(
     points: int = 10,
     trials: bool = True,
     options: dict[str, Any] | None = None,
-    layout: int = 2,
     **config: Any,
 ) -> Path:
     """One finetuning run; without a `score` it scatters around the paper's."""
@@ -82,9 +76,8 @@ def finetune(
         "finetune",
         {"task": task, "objective": method, "pretrained": pretrained}
         | {"pretrain_steps": (0 if method == "ddpg" else 100_000) if pretrain_steps is None else pretrain_steps}
-        | {"scale": scale, "seed": seed, "steps": steps, "selection": {"method": "grid", "trial_steps": 100}}
-        | {"agent": agent_config(scale), "options": options or {}, **config},
-        layout,
+        | {"scale": scale, "seed": seed, "steps": steps, "selection": {"search": "grid", "trial_steps": 100}}
+        | {"learning": agent_config(scale), "options": options or {}, **config},
     )
     reached = points if state == "finished" else max(1, points // 2)
     rows: list[dict[str, float]] = []
@@ -127,7 +120,7 @@ def pretrain(
         run,
         "pretrain",
         {"domain": domain, "objective": method, "scale": scale, "seed": seed, "steps": steps}
-        | {"agent": agent_config(scale), "options": options or {}, **config},
+        | {"learning": agent_config(scale), "options": options or {}, **config},
     )
     tasks = [task.split("-", 1)[1] for task in experts() if task.startswith(f"{domain}-")]
     reached = points if state == "finished" else points // 2

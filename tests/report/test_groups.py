@@ -47,7 +47,7 @@ def test_seeds_and_tasks_are_one_row_in_the_papers_order(tmp_path: Path) -> None
         ({"options": {"reward": "similarity"}}, "CIC (reward=similarity)", "options.reward"),
         ({"critic": "all"}, "CIC (critic=all)", "critic"),
         ({"something_new": 3}, "CIC (something_new=3)", "something_new"),
-        ({"agent": {"hidden": 512, "batch": 256, "lr": 1e-3}}, "CIC (hidden=512)", "learning.hidden"),
+        ({"learning": {"hidden": 512, "batch": 256, "lr": 1e-3}}, "CIC (hidden=512)", "learning.hidden"),
     ],
 )
 def test_what_is_not_averaged(tmp_path: Path, change: dict[str, object], label: str, key: str) -> None:

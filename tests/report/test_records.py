@@ -159,15 +159,24 @@ def test_a_run_without_a_status_is_starting_for_a_while(tmp_path: Path) -> None:
 # ---- layouts -------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_of_version_0_1_reads_as_one_of_now(tmp_path: Path) -> None:
-    old, new = (one(finetune(tmp_path, layout=layout, name=f"layout-{layout}")) for layout in (1, 2))
-    assert old.config == new.config
-    assert new.config["learner"] == "ddpg"
-    assert new.config["learning"]["hidden"] == 256
-    assert new.config["selection"] == {"search": "grid", "trial_steps": 100}
-    assert new.versions == {"cic": "0.2.0", "numpy": "2.0"}
-    assert new.command == "cic finetune"
-    assert (old.versions, old.command) == ({}, "")
+def test_format_2_reads_without_its_removed_settings(tmp_path: Path) -> None:
+    run = finetune(tmp_path)
+    current = one(run)
+    header = json.loads((run / "config.json").read_text())
+    old = {"pull": 0.0, "pull_updates": 1000, "critic_rank": 0.0, "second_proposal": False}
+    write_json(run / "config.json", header | {"format": 2, "config": header["config"] | old})
+    assert one(run).config == current.config
+    assert one(run).score == current.score
+
+
+@pytest.mark.parametrize("layout", [1, 4, None, "3", [3]])
+def test_other_formats_are_left_out(tmp_path: Path, layout: Any) -> None:
+    run = finetune(tmp_path)
+    header = json.loads((run / "config.json").read_text())
+    write_json(run / "config.json", header | {"format": layout})
+    problem = records.read_run(run)
+    assert isinstance(problem, str)
+    assert f"has format {layout!r}, this version reads 2 and 3; left out" in problem
 
 
 def test_the_run_says_how_its_method_is_written(tmp_path: Path) -> None:

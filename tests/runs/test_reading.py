@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import warnings
@@ -60,8 +61,10 @@ READERS: dict[str, Callable[[Path, Path], Any]] = {
     "finetune from a milestone": lambda run, out: cic.finetune(run, TASK, at=100, out=out, **TUNE),
     "export the policy": lambda run, out: export_policy(run, out / "policy.pt"),
     "export episodes": lambda run, out: write_exorl(episodes_of(run), out),
-    "resume a finished run": lambda run, out: pytest.raises(UserError, cic.resume, run),
+    "resume a finished run": lambda run, out: cic.resume(run),
 }
+REFUSED = {"resume a finished run": "is finished already", "infer": "pays 0 at all of the 20 labelled states"}
+"""The gridworld's corners are too rare for `infer`, which has read the replay by then."""
 
 
 @pytest.mark.parametrize("damaged", [None, "optimisers", "replay", "agent"])
@@ -73,7 +76,8 @@ def test_reading_changes_nothing(pretrained: Path, tmp_path: Path, reader: str, 
     if reader.startswith("export"):
         out.mkdir()
     before = snapshot(source)
-    with warnings.catch_warnings():
+    refused = REFUSED.get(reader, "is damaged" if (reader, damaged) == ("finetune", "agent") else None)
+    with warnings.catch_warnings(), pytest.raises(UserError, match=refused) if refused else contextlib.nullcontext():
         warnings.simplefilter("ignore")
         READERS[reader](source, out)
     assert snapshot(source) == before

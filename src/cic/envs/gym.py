@@ -20,7 +20,7 @@ from cic.core.errors import UserError
 from cic.core.types import Array
 from cic.envs import gym_state
 from cic.envs.base import State, StepArrays, VectorEnv
-from cic.envs.timeout import Patience
+from cic.envs.timeout import Timeout
 
 if TYPE_CHECKING:
     from cic.envs.bodies import Poses
@@ -53,7 +53,7 @@ class GymEnv(VectorEnv):
         self._obs = np.zeros((self.num_envs, self.single_observation_space.shape[0]), np.float32)  # type: ignore[index]
         self._opened: Any = None  # a renderer, and its size
         self._drawn_at = (0, 0)
-        self._patience = Patience(timeout)
+        self._timeout = Timeout(timeout)
 
     def step(self, actions: Array) -> StepArrays:
         actions = self._check_actions(actions)
@@ -110,7 +110,7 @@ class GymEnv(VectorEnv):
         """Whatever the environment raises becomes one sentence that names it; the cause stays attached."""
         what = f"{self._where(index)}: its {method}()"
         try:
-            with self._patience.for_(what):
+            with self._timeout.limit(what):
                 yield
         except UserError:
             raise
@@ -232,7 +232,7 @@ class GymEnv(VectorEnv):
         return _entry_names(self._envs[0].observation_space, "")
 
     def close_extras(self, **kwargs: Any) -> None:
-        self._patience.close()
+        self._timeout.close()
         self._close_renderer()
         for env in self._envs:
             env.close()

@@ -1,7 +1,7 @@
-"""How long to wait for somebody else's code: a step that does not come back ends, with a sentence.
+"""A time limit for calls into environments that are not part of cic.
 
-A thread watches the clock and wakes the main thread by a signal, whose handler raises. Code that does not even return
-to Python, such as an endless loop in C, cannot be stopped that way: the process then ends, after saying why.
+A thread watches the clock and sends a signal to the main thread, whose handler raises an error. Code that never returns
+to Python, such as an endless loop in C, cannot be interrupted this way: then the process ends with a message.
 """
 
 from __future__ import annotations
@@ -22,23 +22,25 @@ _GRACE = 5.0
 """Seconds between the signal and the end of the process."""
 
 
-class Patience:
-    """`with patience.for_(what):` raises after `seconds`; with 0 it waits for ever and costs nothing."""
+class Timeout:
+    """`with timeout.limit(what):` raises a `UserError` after `seconds`; with 0 there is no limit and no cost."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._what, self._deadline = "", float("inf")
-        self._over = threading.Event()
-        self._before: Any = None
+        self._closed = threading.Event()
+        self._previous_handler: Any = None
         if not seconds:
             return
+        if not hasattr(signal, "SIGALRM"):
+            raise UserError("env_timeout needs signals that this system does not have: set it to 0")
         if threading.current_thread() is not threading.main_thread():
-            raise UserError("--env-timeout works in the main thread only: drop it, or train there")
-        self._before = signal.signal(signal.SIGALRM, self._raise)
+            raise UserError("--env-timeout works in the main thread only: omit it, or train in the main thread")
+        self._previous_handler = signal.signal(signal.SIGALRM, self._raise)
         threading.Thread(target=self._watch, name="env-timeout", daemon=True).start()
 
     @contextmanager
-    def for_(self, what: str) -> Iterator[None]:
+    def limit(self, what: str) -> Iterator[None]:
         if not self.seconds:
             yield
             return
@@ -49,21 +51,21 @@ class Patience:
             self._deadline = float("inf")
 
     def close(self) -> None:
-        self._over.set()
-        if self._before is not None:
-            signal.signal(signal.SIGALRM, self._before)
-            self._before = None
+        self._closed.set()
+        if self._previous_handler is not None:
+            signal.signal(signal.SIGALRM, self._previous_handler)
+            self._previous_handler = None
 
     def _message(self) -> str:
-        return f"{self._what} has not come back for {self.seconds:g} s (--env-timeout)"
+        return f"{self._what} has not returned for {self.seconds:g} s (--env-timeout)"
 
     def _raise(self, number: int, frame: FrameType | None) -> None:
-        if self._deadline <= time.monotonic():  # else it came back at the last moment
+        if self._deadline <= time.monotonic():  # else the call returned at the last moment
             raise UserError(self._message())
 
     def _watch(self) -> None:
         main = threading.main_thread().ident
-        while not self._over.wait(min(self.seconds / 10, 1.0)):
+        while not self._closed.wait(min(self.seconds / 10, 1.0)):
             late = time.monotonic() - self._deadline
             if late > _GRACE:
                 print(f"cic: {self._message()} and cannot be interrupted", file=sys.stderr, flush=True)

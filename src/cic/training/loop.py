@@ -268,6 +268,8 @@ class Loop(Generic[C]):
         batches = [self.batches.sample(size).to(self.agent.device) for _ in range(self.needs.batches)]
         trains_actor = segment.train == "all"
         self._metrics = self.agent.update(*batches, intrinsic=self.config.intrinsic, actor=trains_actor)
+        if self._batch is None:
+            self.reporter.restart_clock()  # the first update of a process may include the compilation
         self._batch, self._updated_at = batches[-1], self.step
         self.updates += 1
 

@@ -105,7 +105,7 @@ def available_memory() -> int | None:
     except (OSError, KeyError, ValueError):
         try:
             return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        except (OSError, ValueError):
+        except (AttributeError, OSError, ValueError):  # Windows has no sysconf
             return None
 
 
