@@ -57,7 +57,7 @@ def test_names_of_all_kinds() -> None:
 
 @pytest.mark.parametrize("num_envs", [0, -1, 1.5, True, "2", None])
 @pytest.mark.parametrize("name", ["walker", "gridworld", "gymnasium:Pendulum-v1"])
-def test_number_of_copies(name: str, num_envs: Any) -> None:
+def test_num_envs(name: str, num_envs: Any) -> None:
     with pytest.raises(UserError, match="num_envs must be a whole number of at least 1"):
         cic.envs.make(name, num_envs=num_envs)
 
@@ -88,7 +88,7 @@ def test_actions(name: str, n: int) -> None:
     for bad in (np.nan, np.inf, -np.inf):
         action = np.zeros((n, a), np.float32)
         action[-1, 0] = bad
-        with pytest.raises(UserError, match=f"the action of copy {n - 1} is not finite"):
+        with pytest.raises(UserError, match=f"the action of environment {n - 1} is not finite"):
             env.step(action)
     good = np.full((n, a), 0.5, np.float32)
     np.testing.assert_array_equal(env.step(good)[0], untouched.step(good)[0])  # the failures left no trace
@@ -113,10 +113,10 @@ def test_other_number_types_and_large_actions(name: str) -> None:
 def test_stepping_what_is_not_running(name: str) -> None:
     env = cic.envs.make(name, 2)
     action = np.zeros((2, env.spaces.action), np.float32)
-    with pytest.raises(UserError, match="has not been started"):
+    with pytest.raises(UserError, match="was never reset"):
         env.step(action)
     env.reset(options={"reset_mask": np.array([True, False])})
-    with pytest.raises(UserError, match="copy 1 has not been started or has ended"):
+    with pytest.raises(UserError, match="environment 1 was never reset or its episode has ended"):
         env.step(action)
     env.reset()
     env.step(action)
@@ -165,7 +165,7 @@ def test_unstable_physics_is_not_passed_over(
     state = env.state()
     state["physics"][-1, 10:19] = 9e9  # the velocities
     env.restore(state)
-    with pytest.raises(RuntimeError, match=f"walker: the simulation of copy {n - 1} became unstable"):
+    with pytest.raises(RuntimeError, match=f"walker: the simulation of environment {n - 1} became unstable"):
         env.step(np.full((n, 6), action, np.float32))
     state["physics"][-1, 1:10] = 1e11  # the positions
     with pytest.raises(UserError, match="its physics is unstable"):

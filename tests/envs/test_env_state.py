@@ -42,15 +42,15 @@ class Wanderer(gymnasium.Env[Any, Any]):
         self.place = np.array(state["place"])
 
 
-def make(kind: str, copies: int, seed: int) -> VectorEnv:
+def make(kind: str, num_envs: int, seed: int) -> VectorEnv:
     if kind == "wanderer":
         cic.envs.register_env("wanderer", Wanderer)
-    return cic.envs.make(kind, copies, seed)
+    return cic.envs.make(kind, num_envs, seed)
 
 
-def start(kind: str, copies: int, ages: np.ndarray[Any, Any]) -> VectorEnv:
+def start(kind: str, num_envs: int, ages: np.ndarray[Any, Any]) -> VectorEnv:
     """Running episodes; where time ends them, so soon that it happens here: `ages` steps before their end."""
-    env = make(kind, copies, seed=5)
+    env = make(kind, num_envs, seed=5)
     env.reset()
     if kind in cic.envs.domains():
         assert env.episode_length is not None
@@ -76,7 +76,7 @@ def trajectory(env: VectorEnv, first: int, asked: set[int], masks: np.ndarray[An
         yield tuple(None if array is None else (array.dtype, array.shape, array.tobytes()) for array in arrays)
 
 
-@pytest.mark.parametrize("copies", [1, 3, 8])
+@pytest.mark.parametrize("num_envs", [1, 3, 8])
 @pytest.mark.parametrize("kind", KINDS)
 @settings(steady, max_examples=4)
 @given(
@@ -85,17 +85,17 @@ def trajectory(env: VectorEnv, first: int, asked: set[int], masks: np.ndarray[An
     seed=st.integers(0, 2**16),
 )
 def test_states_change_nothing_and_continue_to_the_bit(
-    kind: str, copies: int, asked: set[int], saved: int, seed: int
+    kind: str, num_envs: int, asked: set[int], saved: int, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
-    ages, masks = rng.integers(1, STEPS, copies), rng.random((STEPS, copies)) < 0.02
-    undisturbed = list(trajectory(start(kind, copies, ages), 0, set(), masks))
-    assert list(trajectory(start(kind, copies, ages), 0, asked, masks)) == undisturbed
+    ages, masks = rng.integers(1, STEPS, num_envs), rng.random((STEPS, num_envs)) < 0.02
+    undisturbed = list(trajectory(start(kind, num_envs, ages), 0, set(), masks))
+    assert list(trajectory(start(kind, num_envs, ages), 0, asked, masks)) == undisturbed
 
-    env = start(kind, copies, ages)
+    env = start(kind, num_envs, ages)
     before = trajectory(env, 0, set(), masks)
     assert [next(before) for _ in range(saved)] == undisturbed[:saved]
-    fresh = make(kind, copies, seed=99)
+    fresh = make(kind, num_envs, seed=99)
     assert fresh.exact_state
     fresh.restore(env.state())
     assert list(trajectory(fresh, saved, asked, masks)) == undisturbed[saved:]

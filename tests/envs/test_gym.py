@@ -110,19 +110,19 @@ def test_terminated_and_truncated_stay_apart() -> None:
 @pytest.mark.parametrize(
     ("flaw", "message"),
     [
-        ("nan", "toy: the observation of copy 0 is not finite at step 3"),
-        ("shape", r"toy: copy 0, step 3: an observation of shape \(3,\) where the space says \(2,\)"),
-        ("missing", "toy: copy 0, step 3: the observation lacks the entry 'a' of its space"),
-        ("reward", "toy: the reward of copy 0 is not finite"),
-        ("raise", r"toy: copy 0, step 3: its step\(\) failed with KeyError: 'no\\nsuch key'$"),
+        ("nan", "toy: the observation of environment 0 is not finite at step 3"),
+        ("shape", r"toy: environment 0, step 3: an observation of shape \(3,\) instead of \(2,\)"),
+        ("missing", "toy: environment 0, step 3: the observation lacks the entry 'a' of its space"),
+        ("reward", "toy: the reward of environment 0 is not finite"),
+        ("raise", r"toy: environment 0, step 3: its step\(\) failed with KeyError: 'no\\nsuch key'$"),
         (
             "four",
-            r"copy 0, step 3: step\(\) must return \(obs, reward, terminated, truncated, info\), not a tuple of 4",
+            r"0, step 3: step\(\) must return \(obs, reward, terminated, truncated, info\), not a tuple of 4",
         ),
         ("dict", "truncated, info\\), not a dict"),
         ("nothing", "truncated, info\\), not a NoneType"),
         ("ends", "terminated and truncated must be True or False, not a str"),
-        ("text", "copy 0, step 3: the observation must be an array of numbers, not a str"),
+        ("text", "environment 0, step 3: the observation must be an array of numbers, not a str"),
     ],
 )
 def test_flaws_that_show_mid_episode(flaw: str, message: str) -> None:
@@ -138,7 +138,7 @@ def test_flaws_that_show_mid_episode(flaw: str, message: str) -> None:
 def test_rewards_that_are_not_one_number(flaw: str) -> None:
     env = make(1, flaw=flaw)
     env.reset()
-    with pytest.raises(UserError, match="toy: copy 0, step 1: the reward must be one number, not a"):
+    with pytest.raises(UserError, match="toy: environment 0, step 1: the reward must be one number, not a"):
         env.step(np.zeros((1, 2), np.float32))
 
 
@@ -158,7 +158,7 @@ def test_resets_that_fail(result: Any, message: str) -> None:
             return result
 
     cic.envs.register_env("unready", Unready)
-    with pytest.raises(UserError, match=f"unready: copy 0, step 0: {message}"):
+    with pytest.raises(UserError, match=f"unready: environment 0, step 0: {message}"):
         cic.envs.make("unready").reset()
 
 
@@ -327,7 +327,7 @@ def test_time_limits_are_part_of_the_state() -> None:
     still = np.zeros((1, 3), np.float32)
     env.step(still)
     state = env.state()
-    state["copy0/elapsed"][:] = 998
+    state["env0/elapsed"][:] = 998
     other.restore(state)
     assert [bool(other.step(still)[3][0]) for _ in range(2)] == [False, True]
 

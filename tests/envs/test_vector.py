@@ -82,7 +82,7 @@ def test_coverage_holds_what_random_actions_visit(domain: str) -> None:
 
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("n", [3, 9])
-def test_n_copies_give_what_n_single_copies_give(domain: str, n: int) -> None:
+def test_n_environments_equal_n_single_environments(domain: str, n: int) -> None:
     seed = 11
     many, singles = cic.envs.make(domain, n, seed), [cic.envs.make(domain, 1, seed + i) for i in range(n)]
     np.testing.assert_array_equal(many.reset()[0], np.concatenate([env.reset()[0] for env in singles]))

@@ -1,4 +1,4 @@
-"""Faults drawn at random over objectives, phases, copies and moments; each is repeated by its seed."""
+"""Faults drawn at random over objectives, phases, num_envs and moments; each is repeated by its seed."""
 
 from __future__ import annotations
 
@@ -51,22 +51,22 @@ class Campaign:
         """The kind of fault and the run that a seed means."""
         rng = np.random.default_rng(seed)
         kind = list(KINDS)[seed % len(KINDS)]
-        objective, copies = str(rng.choice(self._names)), int(rng.integers(1, 3))
+        objective, num_envs = str(rng.choice(self._names)), int(rng.integers(1, 3))
         domain = "point_mass" if rng.random() < 0.2 else "gridworld"
         phase = "pretrain" if domain == "point_mass" or rng.random() < 0.5 else "finetune"
-        return kind, self.scenario(objective, phase, domain, copies), rng
+        return kind, self.scenario(objective, phase, domain, num_envs), rng
 
     @functools.cache  # noqa: B019  one campaign per process
-    def scenario(self, objective: str, phase: str, domain: str, copies: int) -> Scenario:
-        name = f"{objective} {phase} {domain} ×{copies}"
+    def scenario(self, objective: str, phase: str, domain: str, num_envs: int) -> Scenario:
+        name = f"{objective} {phase} {domain} ×{num_envs}"
         folder = self.home / "references" / name.replace(" ", "-")
         folder.mkdir(parents=True)
 
         def start(path: Path) -> Any:
             if phase == "pretrain":
-                return pretrain(path, objective, domain, num_envs=copies)
+                return pretrain(path, objective, domain, num_envs=num_envs)
             source = self.home / "references" / f"{objective}-source"
-            return finetune(path, source, num_envs=copies)
+            return finetune(path, source, num_envs=num_envs)
 
         if phase == "finetune" and not (source := self.home / "references" / f"{objective}-source").exists():
             self._undisturbed(lambda: pretrain(source, objective))

@@ -276,7 +276,7 @@ def odd(request: pytest.FixtureRequest) -> Any:
 @pytest.mark.parametrize("odd", ["huge", "dear"], indirect=True)
 def test_numbers_that_float32_cannot_bear_never_reach_a_checkpoint(odd: str, tmp_path: Path) -> None:
     """In the warm-up they were stored, and the first update then poisoned what was called the last good checkpoint."""
-    with pytest.raises(UserError, match=r"copy 0, step 7: .* is 3e\+3\d, larger than 1e\+09"):
+    with pytest.raises(UserError, match=r"environment 0, step 7: .* is 3e\+3\d, larger than 1e\+09"):
         pretrain(tmp_path / "run", "rnd", odd, checkpoint_every=2)
     assert (tmp_path / "run" / "checkpoints").exists()
     for name in ("obs", "reward"):
@@ -286,7 +286,9 @@ def test_numbers_that_float32_cannot_bear_never_reach_a_checkpoint(odd: str, tmp
 @pytest.mark.parametrize("odd", ["hangs"], indirect=True)
 def test_a_hung_environment_ends_the_run_with_a_sentence(odd: str, tmp_path: Path) -> None:
     began = time.monotonic()
-    with pytest.raises(UserError, match=r"copy 0, step 7: its step\(\) has not returned for 0\.3 s \(--env-timeout\)"):
+    with pytest.raises(
+        UserError, match=r"environment 0, step 7: its step\(\) has not returned for 0\.3 s \(--env-timeout\)"
+    ):
         pretrain(tmp_path / "run", "rnd", odd, env_timeout=0.3)
     assert time.monotonic() - began < 20
     assert state_of(tmp_path / "run") == "failed"
@@ -326,7 +328,7 @@ def test_a_signal_during_a_hung_step_is_answered_and_a_second_stops(tmp_path: Pa
     while child.stdout.readline() != "hangs\n":
         pass
     child.send_signal(signal.SIGTERM)
-    while "SIGTERM: waiting for the step at hand" not in child.stderr.readline():
+    while "SIGTERM: waiting for the current step" not in child.stderr.readline():
         pass
     child.send_signal(signal.SIGTERM)
     child.communicate(timeout=60)

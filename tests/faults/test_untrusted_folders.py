@@ -139,7 +139,7 @@ def test_a_header_without_sizes_is_refused_for_a_foreign_environment(skills: Pat
         {"obs": True, "action": 2},
     ):
         forge(path, lambda header, spaces=spaces: header.__setitem__("spaces", spaces))
-        with pytest.raises(UserError, match="does not say how large"):
+        with pytest.raises(UserError, match="does not state the sizes"):
             cic.load(path)
 
 
@@ -323,7 +323,7 @@ ARRAYS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
     "observations of another shape": ("loop", lambda a: a.update(obs=np.zeros((2, 2), np.float32))),
     "cells of another grid": ("coverage", lambda a: a.update(visited=np.zeros(3, np.bool_))),
     "a generator outside of its words": ("env", lambda a: a["random"].__setitem__((0, 624), 10**9)),
-    "an environment of two copies": ("env", lambda a: a.update(cells=np.zeros((2, 2), np.int64))),
+    "two environments": ("env", lambda a: a.update(cells=np.zeros((2, 2), np.int64))),
 }
 
 
@@ -337,7 +337,10 @@ def test_odd_arrays_are_refused_with_a_sentence(skills: Path, tmp_path: Path, ch
 
 CONFIGS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "a float beyond floats": (lambda config: config["learning"].update(lr=10**400), "learning.lr must be float"),
-    "copies beyond any machine": (lambda config: config.update(num_envs=10**7), "num_envs must be at most 10,000"),
+    "environments beyond any machine": (
+        lambda config: config.update(num_envs=10**7),
+        "num_envs must be at most 10,000",
+    ),
     "a replay beyond any machine": (lambda config: config.update(replay=10**11, steps=10**11), "of memory"),
     "threads beyond any machine": (lambda config: config.update(threads=10**10), "threads must be at most"),
     "networks beyond any machine": (lambda config: config["learning"].update(hidden=60_000), "of memory"),

@@ -1,4 +1,4 @@
-"""Frozen dataclasses to JSON and back, strictly: an unknown key, a missing one or a wrong type is an error."""
+"""Convert frozen dataclasses to JSON and back. Unknown keys, missing keys and wrong types are errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 
 def from_dict(cls: type[T], data: Any, where: str = "config", open_types: dict[str, Any] | None = None) -> T:
-    """Build `cls` from what `to_dict` gave. `open_types` are those of fields whose type the class leaves open."""
+    """Build `cls` from the return value of `to_dict`. `open_types` are the types of fields that the class leaves open."""
     if not isinstance(data, dict):
         raise UserError(f"{where} must be an object, not {type(data).__name__}")
     hints = _hints(cls) | (open_types or {})  # type: ignore[arg-type]
@@ -36,7 +36,7 @@ def from_dict(cls: type[T], data: Any, where: str = "config", open_types: dict[s
 
 
 def checked(cls: type, values: dict[str, Any]) -> dict[str, Any]:
-    """Values for some fields of `cls`, as strictly as `from_dict` takes them."""
+    """Check values for some fields of `cls` as strictly as `from_dict` does."""
     hints = _hints(cls)
     return {name: _value(hints[name], value, name) for name, value in values.items()}
 
@@ -71,6 +71,6 @@ def _value(hint: Any, value: Any, where: str) -> Any:
 
 
 def require(condition: bool, message: str) -> None:
-    """For `__post_init__`: a value out of range is the user's mistake."""
+    """Raise a `UserError` unless `condition` holds; for `__post_init__`."""
     if not condition:
         raise UserError(message)

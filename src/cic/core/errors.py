@@ -1,4 +1,4 @@
-"""The user's mistakes, said in one sentence that names the way out."""
+"""Errors that the user can fix."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _LETTERS = 2_000
 
 
 class UserError(ValueError):
-    """A mistake that the user can mend: the command line prints it without a traceback and exits with 2.
+    """Invalid input. The command line prints the message without a traceback and exits with 2.
 
-    What it quotes may come from a stranger's file: no control character of it reaches a terminal.
+    The message may quote an untrusted file, so control characters are replaced.
     """
 
     def __init__(self, message: str) -> None:
@@ -19,11 +19,11 @@ class UserError(ValueError):
 
 
 class Interrupted(Exception):
-    """The user stopped a run; it is saved. The command line exits with 130."""
+    """The user stopped a run, and it was saved. The command line exits with 130."""
 
 
 def unknown(kind: str, name: str, options: Iterable[str]) -> UserError:
-    """`unknown task "wlak"; did you mean "walk"?`, or the whole list when nothing is near."""
+    """`unknown task "wlak"; did you mean "walk"?`, or the list of options if none is similar."""
     options = sorted(options)
     near = difflib.get_close_matches(name, options, n=1, cutoff=0.5)
     hint = f'did you mean "{near[0]}"?' if near else f"choose one of: {', '.join(options)}"

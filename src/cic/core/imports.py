@@ -25,14 +25,14 @@ def import_first(names: list[str]) -> None:
             recorded = _import(name)
         except UserError:
             raise
-        except Exception as error:  # whatever the user's code does
+        except Exception as error:  # the user's code may raise anything
             raise UserError(f"cannot import {name}: {type(error).__name__}: {error}") from error
         if recorded not in _IMPORTED:
             _IMPORTED.append(recorded)
 
 
 def imported() -> list[str]:
-    """What `import_first` imported: module names and absolute paths, for the run's record."""
+    """The module names and absolute paths that `import_first` imported, for the run's record."""
     return list(_IMPORTED)
 
 
@@ -40,7 +40,7 @@ def _import(name: str) -> str:
     path = Path(name)
     if path.suffix != ".py" and not path.exists():
         if (here := os.getcwd()) not in sys.path:
-            sys.path.insert(0, here)  # as `python script.py` would have found it
+            sys.path.insert(0, here)  # where `python script.py` would find it
         importlib.import_module(name)
         return name
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""The words everyone shares."""
+"""Types that all packages share."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:  # environments alone do without torch
 Array: TypeAlias = npt.NDArray[np.float32]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Metrics: TypeAlias = "dict[str, Tensor]"
-"""`area/name` → a scalar tensor. Only the logger turns it into a number, so nothing on the hot path waits."""
+"""`area/name` → a scalar tensor. Only the logger converts it to a number, so updates never wait for the device."""
 
 
 class Spaces(NamedTuple):
-    """What an agent must know of an environment."""
+    """The sizes of observations and actions."""
 
     obs: int
     action: int
@@ -30,12 +30,12 @@ class Batch(NamedTuple):
 
     obs: Tensor  # (B, obs)
     action: Tensor  # (B, action)
-    reward: Tensor  # (B, 1) discounted sum of the task's rewards
+    reward: Tensor  # (B, 1) discounted sum of task rewards
     discount: Tensor  # (B, 1)
     next_obs: Tensor  # (B, obs)
     skill: Tensor  # (B, skill); (B, 0) for methods without skills
     extras: dict[str, Tensor] = {}  # noqa: RUF012  never written to: `with_extras` makes a new one
-    """What an objective asked for by its `Needs`, and what its `prepare` added."""
+    """What an objective requested in its `Needs`, and what its `prepare` added."""
 
     def with_extras(self, **extras: Tensor) -> Batch:
         return self._replace(extras={**self.extras, **extras})
@@ -48,17 +48,17 @@ class Batch(NamedTuple):
 
 
 OBSERVED = ("first_obs", "path", "goal", "random_goal")
-"""The extras that are observations: an encoder sees them as it sees `obs`."""
+"""The extras that are observations; encoders apply to them as to `obs`."""
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What an objective wants of the replay beyond a plain batch."""
+    """What an objective needs from the replay besides a plain batch."""
 
     nstep: int | None = None
-    """Steps from `obs` to `next_obs`, in place of the run's."""
+    """Steps from `obs` to `next_obs`, instead of the run's setting."""
     batches: int = 1
-    """Fresh batches per update: the representation learns from each, the policy from the last."""
+    """Batches per update: the representation learns from all of them, the policy from the last."""
     skill_start: bool = False
     """`extras["first_obs"]` (B, obs), where the skill began, and `extras["skill_end"]` (B, 1), 1 where it is over at
     `next_obs`: another skill was drawn, or the episode ended."""

@@ -1,7 +1,7 @@
-"""The contract of every environment here: Gymnasium's vector API, N copies stepped together, no automatic reset.
+"""The base class of all environments: Gymnasium's vector API with `num_envs` parallel environments, no automatic reset.
 
-`step` never resets: a copy that ended must be reset with `reset(options={"reset_mask": ended})` before it steps again,
-so the last observation of an episode is simply the observation that `step` returned.
+`step` never resets. An environment whose episode is over must be reset with `reset(options={"reset_mask": done})`
+before the next step, so the last observation of an episode is the one that `step` returned.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
 Bools = npt.NDArray[np.bool_]
 State = dict[str, npt.NDArray[Any]]
-MOST_COPIES = 10_000
+MAX_NUM_ENVS = 10_000
 
 
 class StepArrays(NamedTuple):
-    """What a step gives: Gymnasium's five, each with an entry per copy."""
+    """The five values that Gymnasium's `step` returns, with one entry per environment."""
 
     obs: Array  # (N, obs)
     reward: Array  # (N,)
-    terminated: Bools  # (N,) a real end: discount 0
-    truncated: Bools  # (N,) out of time: bootstrap through it
-    info: dict[str, Any]  # "rewards": {task: (N,)}, what every task of the domain pays
+    terminated: Bools  # (N,) a terminal state: discount 0
+    truncated: Bools  # (N,) a time limit: bootstrap
+    info: dict[str, Any]  # "rewards": {task: (N,)}, the reward of every task of the domain
 
 
 class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
-    """N copies of one environment: observations (N, obs) float32, actions (N, action) float32 in [-1, 1]."""
+    """`num_envs` parallel environments: observations (N, obs) float32, actions (N, action) float32 in [-1, 1]."""
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED, "render_modes": ["rgb_array"]}  # noqa: RUF012
 
@@ -50,9 +50,9 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
     episode_length: int | None
     coverage: tuple[Quantity, ...] | None
     drawing: tuple[View, ...] = ()
-    """What is worth drawing of an episode; nothing if that is not known."""
+    """The plots of an episode; empty if none are known."""
     exact_state = True
-    """Whether `restore` continues bit for bit. Otherwise it restarts the episodes (see `cic.envs.gym`)."""
+    """Whether `restore` continues bit-exactly. Otherwise it restarts the episodes (see `cic.envs.gym`)."""
 
     def __init__(
         self,
@@ -75,11 +75,11 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
 
     @property
     def spaces(self) -> Spaces:
-        """What an agent must know."""
+        """The sizes of observations and actions."""
         return Spaces(obs=self.single_observation_space.shape[0], action=self._shape[1])  # type: ignore[index]
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
-        """Start episodes in the copies of `options["reset_mask"]`, else in all; copy i is seeded with `seed + i`."""
+        """Reset the environments in `options["reset_mask"]`, by default all; environment i gets the seed `seed + i`."""
         self._check_open()
         mask = self._reset_mask(options)
         chosen = [int(i) for i in np.flatnonzero(mask)]
@@ -95,37 +95,37 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
 
     @abstractmethod
     def step(self, actions: Array) -> StepArrays:
-        """One control step in every copy."""
+        """Step every environment once."""
 
     @abstractmethod
     def _reseed(self, index: int, seed: int) -> None:
-        """Give one copy a new random generator."""
+        """Give one environment a new random generator."""
 
     @abstractmethod
     def _begin(self, index: int) -> None:
-        """Start an episode in one copy."""
+        """Reset one environment."""
 
     @abstractmethod
     def _observe(self) -> Array:
-        """The current observation of every copy, in a fresh array."""
+        """The current observations, in a new array."""
 
     @abstractmethod
     def state(self) -> State:
-        """Everything that the future depends on, as arrays with one row per copy."""
+        """Everything that determines the future, as arrays with one row per environment. Reading it changes nothing."""
 
     @abstractmethod
     def restore(self, state: State) -> None:
-        """Continue from what `state` returned, here or in another process."""
+        """Continue from the return value of `state`, in this or another process."""
 
     def physics(self) -> npt.NDArray[np.float64]:
-        """(N, state): what the simulator itself keeps of each copy (positions, velocities); none by default."""
+        """(N, state): the state of each simulator (positions, velocities); empty by default."""
         return np.zeros((self.num_envs, 0))
 
-    # ---- a body to look at, where the physics is MuJoCo's ------------------------------------------------------
+    # ---- bodies of MuJoCo environments -------------------------------------------------------------------------
 
     @property
     def model(self) -> Any:
-        """The `MjModel` of every copy; None where the physics is not MuJoCo's."""
+        """The `MjModel`; None if the simulator is not MuJoCo."""
         return None
 
     @property
@@ -134,35 +134,35 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
         raise UserError(f"{self.name} is not simulated by MuJoCo, so it has no body that can be shown")
 
     def poses(self, index: int = 0) -> Poses:
-        """Where the geoms of one copy are."""
+        """The poses of the geoms of one environment."""
         raise UserError(f"{self.name} is not simulated by MuJoCo, so it has no body that can be shown")
 
     def push(self, velocity: Any, index: int = 0) -> None:
-        """Shove the body of one copy, as if by a kick that would give it `velocity` (3,) if nothing held it."""
+        """Push the body of one environment with the impulse that gives a free body this `velocity` (3,)."""
         raise UserError(f"{self.name} is not simulated by MuJoCo, so it has no body that can be pushed")
 
     # ------------------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def render(self, index: int = 0, width: int = 320, height: int = 240) -> npt.NDArray[np.uint8]:  # type: ignore[override]
-        """A picture of one copy, (height, width, 3)."""
+        """An image of one environment, (height, width, 3)."""
 
     ghosts = (3, 0.12)
-    """How many earlier moments a filmstrip shows behind each of its own, and how many seconds lie between them."""
+    """How many earlier states a filmstrip shows as ghosts behind each frame, and the seconds between them."""
     draws_states = False
     """Whether `draw` can show any state of `physics()`, and not only `render` the current one."""
 
     def draw(
         self, states: Sequence[npt.NDArray[np.float64]], width: int, height: int, *, plain: bool = False
     ) -> npt.NDArray[np.uint8]:
-        """A picture of the last of some states of `physics()`, with those before it as ghosts.
+        """An image of the last of some states of `physics()`, with the earlier ones as ghosts.
 
-        `plain` does without shadows, reflections and smooth edges: several times faster.
+        `plain` omits shadows, reflections and smooth edges, which is several times faster.
         """
-        raise UserError(f"{self.name} can only show the state that it is in")
+        raise UserError(f"{self.name} can only draw its current state")
 
     def entry_names(self) -> list[str]:
-        """What each entry of the observation is called."""
+        """The names of the observation's entries."""
         return [f"entry {index}" for index in range(self.spaces.obs)]
 
     def _check_actions(self, actions: Any) -> Array:
@@ -170,7 +170,7 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
         self._check_open()
         if np.count_nonzero(self._over):
             raise UserError(
-                f"{self.name}: copy {np.flatnonzero(self._over)[0]} has not been started or has ended; "
+                f"{self.name}: environment {np.flatnonzero(self._over)[0]} was never reset or its episode has ended; "
                 'call reset() or reset(options={"reset_mask": …}) before stepping'
             )
         return self._numbers(actions)
@@ -181,11 +181,11 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
         except (TypeError, ValueError) as error:
             raise UserError(f"{self.name}: actions must be numbers of shape {self._shape} ({error})") from None
         if array.shape != self._shape:
-            raise UserError(f"{self.name}: actions have shape {array.shape}, expected {self._shape} (copies, action)")
+            raise UserError(f"{self.name}: actions have shape {array.shape}, expected {self._shape} (num_envs, action)")
         finite = np.isfinite(array)
         if np.count_nonzero(finite) < finite.size:
-            copy = int(np.argmin(finite.all(axis=1)))
-            raise UserError(f"{self.name}: the action of copy {copy} is not finite: {array[copy].tolist()}")
+            index = int(np.argmin(finite.all(axis=1)))
+            raise UserError(f"{self.name}: the action of environment {index} is not finite: {array[index].tolist()}")
         return array
 
     def _reset_mask(self, options: dict[str, Any] | None) -> Bools:
@@ -198,14 +198,14 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
         return mask
 
     def _seeds(self, seed: Any) -> list[int]:
-        """One per copy, from one for all or from a sequence."""
+        """One seed per environment, from a single seed or a sequence."""
         seeds = [seed + i for i in range(self.num_envs)] if _is_whole(seed) else seed
         if (
             not isinstance(seeds, (list, tuple, np.ndarray))
             or len(seeds) != self.num_envs
             or not all(_is_whole(s) and 0 <= s < 2**32 for s in seeds)
         ):
-            raise UserError(f"{self.name}: seed must be a whole number below 2³² for every copy, got {seed!r}")
+            raise UserError(f"{self.name}: seed must be a whole number below 2³² for every environment, got {seed!r}")
         return [int(s) for s in seeds]
 
     def _check_open(self) -> None:
@@ -213,7 +213,7 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
             raise UserError(f"{self.name}: the environment is closed")
 
     def _check_state(self, state: State, like: State) -> None:
-        """A state of other copies or another environment must not half-load."""
+        """Refuse the state of another environment before anything is loaded."""
         for key, array in like.items():
             if key not in state:
                 raise UserError(f"{self.name}: the state has no {key!r}")
@@ -223,12 +223,12 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
                 )
 
     def __repr__(self) -> str:
-        return f"<{self.name}, {self.num_envs} {'copy' if self.num_envs == 1 else 'copies'}>"
+        return f"<{self.name}, num_envs={self.num_envs}>"
 
 
 def _check_num_envs(num_envs: Any) -> None:
-    if not _is_whole(num_envs) or not 1 <= num_envs <= MOST_COPIES:
-        raise UserError(f"num_envs must be a whole number of at least 1 and at most {MOST_COPIES:,}, got {num_envs!r}")
+    if not _is_whole(num_envs) or not 1 <= num_envs <= MAX_NUM_ENVS:
+        raise UserError(f"num_envs must be a whole number of at least 1 and at most {MAX_NUM_ENVS:,}, got {num_envs!r}")
 
 
 def _is_whole(number: Any) -> bool:

@@ -12,7 +12,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Poses(NamedTuple):
-    """Of every geom of one copy."""
+    """The poses of all geoms of one environment."""
 
     positions: Floats  # (G, 3)
     axes: Floats  # (G, 3, 3), rotation matrices

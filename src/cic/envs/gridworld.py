@@ -3,7 +3,7 @@
 Discrete inside, continuous outside, so that the agent of the other domains runs on it unchanged: of the two action
 entries the larger one picks the axis and its sign the direction (ties go along x, zero counts as positive). The
 observation is the cell, scaled to [-1, 1]. Episodes start in one of the four cells in the middle and last 50 steps;
-a task pays 1 for every step that ends in its corner. Walls stop a move.
+a task rewards 1 for every step that ends in its corner. Walls stop a move.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Any Gymnasium environment with bounded Box actions, N copies one after the other.
+"""Any Gymnasium environment with bounded Box actions; the parallel environments are stepped one after the other.
 
-Box observations, and Dicts and Tuples of them, are flattened to float32; actions in [-1, 1] are stretched to the
-environment's own range; `terminated` and `truncated` are passed on as they are. What the environment returns is
-checked at every step, since a NaN or a changed shape otherwise surfaces far from its cause.
+Box observations, and Dicts and Tuples of them, are flattened to float32. Actions in [-1, 1] are scaled to the
+environment's own range. `terminated` and `truncated` are not changed. Every return value of the environment is
+checked, because a NaN or a changed shape would otherwise cause an error far from its origin.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from cic.envs.bodies import Poses
 
 LARGEST = 1e9
-"""Of observations and rewards: squared twice, as losses and Adam do, it is still a float32."""
+"""The largest observation and reward: its fourth power, which losses and Adam compute, still is a float32."""
 _TOO_LARGE = f"larger than {LARGEST:g}, beyond which float32 cannot learn: rescale it in the environment"
 
 
 class GymEnv(VectorEnv):
-    """Copies of the user's environment. Its reward has no name here: `tasks` is empty and `task` None."""
+    """Parallel environments of the user's. Their reward has no name: `tasks` is empty and `task` is None."""
 
     def __init__(self, name: str, factory: Callable[[], Any], num_envs: int, seed: int, timeout: float = 0.0) -> None:
         first = _build(name, factory)
@@ -61,27 +61,29 @@ class GymEnv(VectorEnv):
         terminated, truncated = np.zeros((2, self.num_envs), np.bool_)
         for i, (env, action) in enumerate(zip(self._envs, actions, strict=True)):
             self._steps[i] += 1
-            with self._blaming(i, "step"):
-                result = env.step(self._stretch(action))
+            with self._naming_errors(i, "step"):
+                result = env.step(self._scale(action))
             obs, reward[i], terminated[i], truncated[i] = self._checked(i, result)
             self._obs[i] = self._flatten(i, obs)
         if not np.isfinite(reward).all():
-            raise UserError(f"{self.name}: the reward of copy {int(np.argmin(np.isfinite(reward)))} is not finite")
+            raise UserError(
+                f"{self.name}: the reward of environment {int(np.argmin(np.isfinite(reward)))} is not finite"
+            )
         if np.abs(reward).max() > LARGEST:
-            copy = int(np.argmax(np.abs(reward)))
-            raise UserError(f"{self._where(copy)}: the reward is {reward[copy]:g}, {_TOO_LARGE}")
+            index = int(np.argmax(np.abs(reward)))
+            raise UserError(f"{self._where(index)}: the reward is {reward[index]:g}, {_TOO_LARGE}")
         self._over = terminated | truncated
         return StepArrays(self._obs.copy(), reward, terminated, truncated, {})
 
-    def _stretch(self, action: Array) -> npt.NDArray[Any]:
+    def _scale(self, action: Array) -> npt.NDArray[Any]:
         share = (np.clip(action, -1.0, 1.0).astype(np.float64).reshape(self._low.shape) + 1.0) / 2.0
         return (self._low + share * (self._high - self._low)).astype(self._low.dtype)
 
     def _where(self, index: int) -> str:
-        return f"{self.name}: copy {index}, step {self._steps[index]}"
+        return f"{self.name}: environment {index}, step {self._steps[index]}"
 
     def _checked(self, index: int, result: Any) -> tuple[Any, float, bool, bool]:
-        """What `step` returned, without `info`."""
+        """Check the return value of `step`; return it without `info`."""
         if not isinstance(result, tuple) or len(result) != 5:
             wanted = "(obs, reward, terminated, truncated, info)"
             raise UserError(f"{self._where(index)}: step() must return {wanted}, not {_kind(result)}")
@@ -99,15 +101,17 @@ class GymEnv(VectorEnv):
         _collect(self._envs[index].observation_space, obs, flat, self._where(index))
         row = np.concatenate(flat)
         if not np.isfinite(row).all():
-            raise UserError(f"{self.name}: the observation of copy {index} is not finite at step {self._steps[index]}")
+            raise UserError(
+                f"{self.name}: the observation of environment {index} is not finite at step {self._steps[index]}"
+            )
         if np.abs(row).max() > LARGEST:
             entry = int(np.argmax(np.abs(row)))
             raise UserError(f"{self._where(index)}: entry {entry} of the observation is {row[entry]:g}, {_TOO_LARGE}")
         return row
 
     @contextmanager
-    def _blaming(self, index: int, method: str) -> Iterator[None]:
-        """Whatever the environment raises becomes one sentence that names it; the cause stays attached."""
+    def _naming_errors(self, index: int, method: str) -> Iterator[None]:
+        """Turn any exception of the environment into a `UserError` that names the environment and the step."""
         what = f"{self._where(index)}: its {method}()"
         try:
             with self._timeout.limit(what):
@@ -115,7 +119,7 @@ class GymEnv(VectorEnv):
         except UserError:
             raise
         except Exception as error:
-            raise UserError(f"{what} failed with {_said(error)}") from error
+            raise UserError(f"{what} failed with {_description(error)}") from error
 
     def _reseed(self, index: int, seed: int) -> None:
         self._pending[index] = seed
@@ -123,7 +127,7 @@ class GymEnv(VectorEnv):
     def _begin(self, index: int) -> None:
         seed, self._pending[index] = self._pending[index], None
         self._steps[index] = 0
-        with self._blaming(index, "reset"):
+        with self._naming_errors(index, "reset"):
             result = self._envs[index].reset(seed=seed)
         if not isinstance(result, tuple) or len(result) != 2:
             raise UserError(f"{self._where(index)}: reset() must return (obs, info), not {_kind(result)}")
@@ -133,7 +137,7 @@ class GymEnv(VectorEnv):
         return self._obs.copy()
 
     def physics(self) -> npt.NDArray[np.float64]:
-        """Of MuJoCo environments; nobody else's is known."""
+        """The state of MuJoCo environments; empty for others."""
         found = [gym_state.mujoco_physics(env) for env in self._envs]
         rows = [np.concatenate([f[1].qpos, f[1].qvel, f[1].act]) for f in found if f is not None]
         return np.array(rows) if len(rows) == self.num_envs else super().physics()
@@ -176,18 +180,18 @@ class GymEnv(VectorEnv):
             "pending": np.array([-1 if seed is None else seed for seed in self._pending], np.int64),
         }
         for i, env in enumerate(self._envs):
-            state.update({f"copy{i}/{key}": value for key, value in gym_state.save(env).items()})
+            state.update({f"env{i}/{key}": value for key, value in gym_state.save(env).items()})
         return state
 
     def restore(self, state: State) -> None:
-        """Continue bit for bit if `exact_state`. Otherwise running episodes start anew, with their saved generators."""
+        """Continue bit-exactly if `exact_state`. Otherwise restart running episodes, with their saved generators."""
         self._check_open()
         self._check_state(state, {"steps": self._steps, "over": self._over, "obs": self._obs})
         self._pending = [None if seed < 0 else int(seed) for seed in state["pending"]]
         self._steps[:], self._obs[:] = state["steps"], state["obs"]
         self._over = state["over"].astype(np.bool_)
         for i, env in enumerate(self._envs):
-            prefix = f"copy{i}/"
+            prefix = f"env{i}/"
             mine = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
             gym_state.load(env, mine)
             if not self.exact_state and not self._over[i]:
@@ -212,8 +216,8 @@ class GymEnv(VectorEnv):
             self._opened.close()
 
     def _own_picture(self, index: int) -> npt.NDArray[np.uint8]:
-        """By the environment's own renderer, as large as that likes."""
-        with self._blaming(index, "render"), self._opengl(index):
+        """An image by the environment's own renderer, in its own size."""
+        with self._naming_errors(index, "render"), self._opengl(index):
             picture = np.asarray(self._envs[index].render())
         if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
             raise UserError(
@@ -242,7 +246,7 @@ def _build(name: str, factory: Callable[[], Any]) -> gymnasium.Env[Any, Any]:
     try:
         env = factory()
     except Exception as error:
-        raise UserError(f'making "{name}" failed with {_said(error)}') from error
+        raise UserError(f'making "{name}" failed with {_description(error)}') from error
     if not isinstance(env, gymnasium.Env) and hasattr(env, "action_spec") and hasattr(env, "observation_spec"):
         from cic.envs.dm_env import DmEnv
 
@@ -252,7 +256,7 @@ def _build(name: str, factory: Callable[[], Any]) -> gymnasium.Env[Any, Any]:
     return env
 
 
-def _said(error: Exception) -> str:
+def _description(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
@@ -295,7 +299,9 @@ def _collect(space: Any, obs: Any, flat: list[Array], where: str) -> None:
         except (TypeError, ValueError):
             raise UserError(f"{where}: the observation must be an array of numbers, not {_kind(obs)}") from None
         if array.shape != space.shape:
-            raise UserError(f"{where}: an observation of shape {array.shape} where the space says {space.shape}")
+            raise UserError(
+                f"{where}: an observation of shape {array.shape} instead of {space.shape}, the shape of its space"
+            )
         flat.append(array.ravel())
         return
     parts = space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces)
@@ -311,5 +317,5 @@ def _action_box(name: str, space: Any) -> Box:
     if not isinstance(space, Box):
         raise UserError(f"{name}: actions must be a Box (continuous), not {type(space).__name__}")
     if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
-        raise UserError(f"{name}: the action space must be bounded, so that [-1, 1] can be stretched to it")
+        raise UserError(f"{name}: the action space must be bounded, so that [-1, 1] can be scaled to it")
     return space

@@ -1,4 +1,4 @@
-"""Names → environments: the built-in ones, the user's own, and Gymnasium's."""
+"""Make environments by name: the built-in ones, the user's own, and Gymnasium's."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ def make(
     *,
     pictures: bool = False,
 ) -> VectorEnv:
-    """`num_envs` copies of an environment, copy i seeded with `seed + i`, on `threads` threads (default: all cores).
+    """Make `num_envs` parallel environments. Environment i has the seed `seed + i`.
 
-    Environments that are not built in may take `timeout` seconds for a step; 0 means that they are waited for. With
-    `pictures`, Gymnasium's are made with `render_mode="rgb_array"`, so that `render` is their own.
-
-    `name` is a domain (`"walker"`, reward-free), a task (`"walker-run"`), a name given to `register_env`, or
-    `"gymnasium:"` with an id of Gymnasium's, and arguments if need be: `"gymnasium:Hopper-v5?healthy_reward=0"`.
+    Args:
+        name: A domain (`"walker"`, reward-free), a task (`"walker-run"`), a name given to `register_env`, or
+            `"gymnasium:"` with an id of Gymnasium's and optional arguments: `"gymnasium:Hopper-v5?frame_skip=2"`.
+        threads: By default all cores.
+        timeout: Seconds that a step of an environment that is not built in may take; 0 means no limit.
+        pictures: Make Gymnasium's environments with `render_mode="rgb_array"`, so that `render` is their own.
     """
     domain, task = split_name(name)
     if name in _OWN:
@@ -51,12 +52,13 @@ def make(
 
 
 def register_env(name: str, factory: Callable[[], Any]) -> None:
-    """Make `cic.envs.make(name)` build the user's own environment.
+    """Register an environment of your own for `cic.envs.make(name)`.
 
-    `factory` takes no arguments and returns a new `gymnasium.Env` or `dm_env.Environment`; it is called once per copy.
+    `factory` takes no arguments and returns a new `gymnasium.Env` or `dm_env.Environment`. It is called once per parallel
+    environment.
     """
     if not isinstance(name, str) or not name or name.startswith(GYMNASIUM) or name in names():
-        raise UserError(f"{name!r} cannot be the name of your own environment: it is empty or means another one")
+        raise UserError(f"{name!r} cannot be the name of your own environment: it is empty or already taken")
     if not callable(factory):
         raise UserError(f'register_env("{name}", …) needs a function without arguments that makes the environment')
     _OWN[name] = factory
@@ -81,10 +83,10 @@ def split_name(name: str) -> tuple[str, str | None]:
 
 
 def would_run(name: str) -> str | None:
-    """What making an environment would execute beyond what this process has already: None if nothing.
+    """What making an environment would import or pass on; None if it is harmless.
 
-    For a name that the user did not type, such as one in a run's config.json. Gymnasium imports the module before the
-    colon of an id, and words among the arguments may name files or modules.
+    For names that the user did not type, such as those in a run's config.json. Gymnasium imports the module before the
+    colon of an id, and arguments that are strings may name files or modules.
     """
     domain = name.removeprefix("cic/").partition("-")[0]
     if name in _OWN or domain in DOMAINS or not name.startswith(GYMNASIUM):
@@ -97,7 +99,7 @@ def would_run(name: str) -> str | None:
 
 
 def _is_plain(value: Any) -> bool:
-    """Numbers, and tuples of them, do nothing by themselves."""
+    """Numbers and tuples of numbers are harmless."""
     parts = value if isinstance(value, list | tuple) else (value,)
     return all(part is None or isinstance(part, bool | int | float) for part in parts)
 

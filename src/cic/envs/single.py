@@ -7,17 +7,16 @@ from typing import Any
 import gymnasium
 import numpy as np
 import numpy.typing as npt
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AutoresetMode, VectorWrapper
 
 from cic.core.errors import UserError
 from cic.core.types import Array
-from cic.envs.autoreset import Autoreset, with_autoreset
-from cic.envs.base import VectorEnv
+from cic.envs.base import StepArrays, VectorEnv
 from cic.envs.registry import make
 
 
 class SingleEnv(gymnasium.Env[Array, Array]):
-    """A vector environment with one copy, without its batch axis."""
+    """A vector environment with `num_envs=1`, without its batch axis."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 50}  # noqa: RUF012
 
@@ -50,17 +49,47 @@ class SingleEnv(gymnasium.Env[Array, Array]):
         self.vector.close()
 
 
+class SameStepAutoreset(VectorWrapper):
+    """Gymnasium's SAME_STEP mode: the step that ends an episode returns the first observation of the next one.
+
+    The last observation of the episode is in `info["final_obs"]`.
+    """
+
+    env: VectorEnv
+
+    def __init__(self, env: VectorEnv) -> None:
+        super().__init__(env)
+        self.metadata = env.metadata | {"autoreset_mode": AutoresetMode.SAME_STEP}
+
+    def step(self, actions: Array) -> StepArrays:
+        result = self.env.step(actions)
+        done = result.terminated | result.truncated
+        if not done.any():
+            return result
+        info = result.info
+        for i in np.flatnonzero(done):
+            rewards = {task: float(values[i]) for task, values in info.get("rewards", {}).items()}
+            last = {"final_obs": result.obs[i].copy(), "final_info": {"rewards": rewards}}
+            info = self.env._add_info(info, last, int(i))
+        return result._replace(obs=self.env.reset(options={"reset_mask": done})[0], info=info)
+
+
 def make_vector(
     name: str,
     num_envs: int = 1,
     max_episode_steps: int | None = None,
     seed: int = 0,
     threads: int | None = None,
-    autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-) -> VectorEnv | Autoreset:
-    """`cic.envs.make`, as Gymnasium calls it, and with the automatic reset that is the rule there."""
+    autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
+) -> VectorEnv | SameStepAutoreset:
+    """`cic.envs.make` for `gymnasium.make_vec`, with automatic resets unless `autoreset_mode` is DISABLED."""
+    if autoreset_mode not in (AutoresetMode.SAME_STEP, "SameStep", AutoresetMode.DISABLED, "Disabled"):
+        raise UserError(
+            f'{name}: autoreset_mode must be "SameStep" or "Disabled", not {str(autoreset_mode)!r}; '
+            'for other modes add vectorization_mode="sync" and vector_kwargs={"autoreset_mode": …}'
+        )
     env = make(name, num_envs, seed, threads)
     if max_episode_steps not in (None, env.episode_length):
         env.close()
         raise UserError(f"{name}: episodes last {env.episode_length} steps, max_episode_steps cannot change that")
-    return with_autoreset(env, autoreset_mode)
+    return env if AutoresetMode(autoreset_mode) == AutoresetMode.DISABLED else SameStepAutoreset(env)

@@ -1,7 +1,7 @@
-"""Whether a checkpoint fits the run that is to continue from it.
+"""Check that a checkpoint fits the run that resumes from it.
 
-Its checksums say that it is as it was written, not that it was written by cic: a folder may come from a stranger. So
-everything that later serves as a length, an index or a count is checked before it is used.
+Checksums prove that a checkpoint did not change, not that cic wrote it: the folder may be untrusted. Everything that
+later serves as a length, an index or a count is therefore checked before it is used.
 """
 
 from __future__ import annotations
@@ -24,38 +24,39 @@ _STATE = 512 << 20  # of parts whose sizes only they know
 
 
 class Misfit(ValueError):
-    """Something in a checkpoint that cannot be."""
+    """A checkpoint contains an impossible value."""
 
 
 @contextmanager
 def fitting(folder: Path) -> Iterator[None]:
-    """Whatever fails while a checkpoint is taken over becomes one sentence."""
+    """Turn any failure while a checkpoint is restored into one `UserError`."""
     try:
         yield
     except UserError:
         raise
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RuntimeError) as error:
-        said = " ".join(str(error).split())[:200]
+        text = " ".join(str(error).split())[:200]
         kind = "" if isinstance(error, Misfit) else f"{type(error).__name__}: "
         raise UserError(
-            f"the checkpoint {folder} does not fit its config.json ({kind}{said}): was it made by another version?"
+            f"the checkpoint {folder} does not fit its config.json ({kind}{text}): was it made by another version?"
         ) from error
 
 
 def need(condition: bool, message: str) -> None:
+    """Raise `Misfit` unless `condition` holds."""
     if not condition:
         raise Misfit(message)
 
 
 def whole(state: Mapping[str, Any], name: str, low: int, high: int) -> int:
-    """A whole number of the state, in its range."""
+    """A whole number of the state, which must be in its range."""
     value = state.get(name)
     need(type(value) is int and low <= value <= high, f"{name} must be a whole number from {low} to {high}")
     return int(value)  # type: ignore[arg-type]
 
 
 def require_like(given: Arrays, own: Arrays) -> None:
-    """The same arrays: names, types and shapes."""
+    """Require the same names, types and shapes."""
     need(given.keys() == own.keys(), f"there are {sorted(given)}, expected {sorted(own)}")
     for name, value in own.items():
         same = (given[name].dtype, given[name].shape) == (value.dtype, value.shape)
@@ -78,7 +79,7 @@ def segment_outcome(value: Any) -> dict[str, Any] | None:
 
 
 def require_replay(given: Arrays, replay: Replay) -> None:
-    """Shapes as the replay's own, up to how much of it is filled; every index inside."""
+    """Require the layout of the run's own replay, and lengths and indices that are possible."""
     own = replay.state()
     need(given.keys() == own.keys(), f"the replay has {sorted(given)}, expected {sorted(own)}")
     filled = given["obs"].shape[1] if given["obs"].ndim == 3 else -1
@@ -116,6 +117,7 @@ def size_limits(agent: Any, replay: Replay, loop: Arrays) -> dict[str, int]:
 
 
 def weights_limit(agent: torch.nn.Module) -> int:
+    """The bytes that a file with the weights of this agent may have."""
     return _bytes(agent.state_dict()) + _HEADER
 
 

@@ -1,6 +1,6 @@
-"""Opening a run folder: its agent, its skill and its environment, whoever made it.
+"""Load the agent, the skill and the environment of a run folder, which may be untrusted.
 
-Weights need the folder alone. An environment is made only if that executes nothing that the folder brings along.
+Loading an agent makes no environment. An environment is made only if its name cannot cause code to be imported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cic.training.preflight import check_device, check_memory, check_numbers
 from cic.training.settings import CONFIGS, config_from_dict
 
 TRUST = "CIC_TRUST"
-"""An environment variable: with the value 1, environments of run folders are made whatever they import."""
+"""An environment variable; the value 1 has the effect of `trust=True`."""
 
 
 def config_of(run: Run) -> Any:
@@ -42,7 +42,7 @@ def config_of(run: Run) -> Any:
 
 
 def make_agent(config: Any, spaces: Spaces | None = None) -> Agent:
-    """The agent that a run's settings describe, with fresh weights."""
+    """Build the agent of a config, with initial weights."""
     return build_agent(
         spaces or _spaces(config.environment),
         config.objective,
@@ -72,10 +72,10 @@ def _built_in_spaces(name: str) -> Spaces | None:
 
 
 def load_agent(run: Run, config: Any, at: int | None) -> tuple[Agent, int]:
-    """From the run folder alone: its config, the sizes that it names and its weights."""
+    """Load an agent from the config, the sizes and the weights in its run folder; also return the step of the weights."""
     spaces = run.spaces or _built_in_spaces(config.environment)
     if spaces is None:
-        raise UserError(f"{run.path / 'config.json'} does not say how large observations and actions are")
+        raise UserError(f"{run.path / 'config.json'} does not state the sizes of observations and actions")
     check_numbers(config)
     check_memory(config, spaces, trains=False)
     agent = make_agent(_on_this_machine(config), spaces)
@@ -85,7 +85,7 @@ def load_agent(run: Run, config: Any, at: int | None) -> tuple[Agent, int]:
 
 
 def _on_this_machine(config: Any) -> Any:
-    """The config, on the CPU where the run's device is missing."""
+    """The config, with the CPU instead of a device that this machine does not have."""
     try:
         check_device(config.device)
     except UserError as error:
@@ -95,7 +95,7 @@ def _on_this_machine(config: Any) -> Any:
 
 
 def check_source(run: Run, config: Any, trust: bool) -> None:
-    """An environment that a run's file names, and not the user, must not bring code along."""
+    """Refuse to make an environment that would import code, if a run folder names it and the user did not."""
     name = config.environment
     danger = envs.would_run(name)
     if danger and not (trust or os.environ.get(TRUST) == "1"):
@@ -106,16 +106,16 @@ def check_source(run: Run, config: Any, trust: bool) -> None:
 
 
 def chosen_skill(run: Run, dim: int) -> Array | None:
-    """The skill that a finetuning settled on; None if there is none yet, or none to choose.
+    """The skill that a finetuning has chosen; None if it has not chosen yet, or has no skills.
 
-    Should result.json and trials.json be lost, the checkpoint knows it too.
+    It is in result.json, trials.json and the checkpoint, of which any may be lost.
     """
     if run.kind == "pretrain":
         return None
     found = [read_object(run.path / name) for name in ("result.json", "trials.json")]
-    said = [document.get("skill") for document in found if not isinstance(document, str)]
-    skill = next((one for one in (*said, run.config.get("skill")) if one is not None), None)
-    if skill is None and len(said) < len(found):
+    named = [document.get("skill") for document in found if not isinstance(document, str)]
+    skill = next((one for one in (*named, run.config.get("skill")) if one is not None), None)
+    if skill is None and len(named) < len(found):
         skill = run.chosen_skill()
     if skill is None:
         return None
@@ -130,7 +130,7 @@ def _are_numbers(value: Any) -> bool:
 
 
 def open_env(run: Run, *, num_envs: int, seed: int, trust: bool = False) -> VectorEnv:
-    """The environment of a run, made only if it may be."""
+    """Make the environment of a run, unless it would import code and `trust` is False."""
     config = config_of(run)
     check_source(run, config, trust)
     return envs.make(config.environment, num_envs=num_envs, seed=seed)

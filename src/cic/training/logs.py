@@ -1,4 +1,4 @@
-"""Where metrics go: JSONL always, TensorBoard always, Weights & Biases on request."""
+"""Write metrics to JSONL files, to TensorBoard and, on request, to Weights & Biases."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ LOGS = ("metrics.jsonl", "timing.jsonl")
 
 
 class Logs:
-    """Begun with what a checkpoint has of them, so that a resumed run writes what the uninterrupted one would have."""
+    """The logs of one run. A resumed run continues from the copies in its checkpoint."""
 
     def __init__(
         self, folder: Path, start: Path | None, step: int, settings: LoopConfig[Any], config: dict[str, Any]
     ) -> None:
         self.metrics, self.timing = (JsonlLog(folder / name, start and start / name) for name in LOGS)
-        threading.excepthook = _in_a_thread
+        threading.excepthook = _thread_error
         self._board_folder = folder / "tensorboard"
         with _named_errors(self._board_folder):
             self._board = _board(self._board_folder, step, config)
@@ -35,9 +35,8 @@ class Logs:
 
     def write_timing(self, line: dict[str, Any]) -> None:
         self.timing.write(line)
-        self._show(
-            {name: value for name, value in line.items() if name != "time/unix"}
-        )  # both have clocks of their own
+        shown = {name: value for name, value in line.items() if name != "time/unix"}  # TensorBoard has its own clock
+        self._show(shown)
 
     def _show(self, line: dict[str, Any]) -> None:
         with _named_errors(self._board_folder):
@@ -64,15 +63,15 @@ class Logs:
 
 @contextmanager
 def _named_errors(folder: Path) -> Iterator[None]:
-    """What TensorBoard's thread failed with does not say at which file."""
+    """Add the folder to errors of TensorBoard's thread, which name no file."""
     try:
         yield
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(folder)) from None
 
 
-def _in_a_thread(error: threading.ExceptHookArgs) -> None:
-    """A disk that TensorBoard's thread cannot write to is met again by the next line, which says so in a sentence."""
+def _thread_error(error: threading.ExceptHookArgs) -> None:
+    """Do not print disk errors of TensorBoard's thread: the next write raises them again in the main thread."""
     if not (isinstance(error.exc_value, OSError) and type(error.thread).__module__.startswith("tensorboard")):
         threading.__excepthook__(error)
 

@@ -1,6 +1,6 @@
-"""What a run may ask for: numbers beyond any machine are refused, and memory is counted before it is taken.
+"""Checks before anything is built: numbers that no machine can handle, memory and device.
 
-The same holds for a run folder from elsewhere: what its config.json asks for is checked before anything is built.
+They apply to the settings of the user and to the config.json of an untrusted run folder.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import torch
 from cic.core.config import require
 from cic.core.errors import UserError
 from cic.core.types import Spaces
-from cic.envs.base import MOST_COPIES
+from cic.envs.base import MAX_NUM_ENVS
 from cic.learning.learners import get_learner
 from cic.learning.objectives import get_objective
 
 _COUNT = 10**12
 _LARGEST = {
-    "num_envs": MOST_COPIES,
-    "eval_episodes": MOST_COPIES,
+    "num_envs": MAX_NUM_ENVS,
+    "eval_episodes": MAX_NUM_ENVS,
     "threads": 1_024,
     "hidden": 65_536,
     "batch": 1_048_576,
@@ -33,13 +33,13 @@ _LARGEST = {
 _LARGEST_OPTION = 65_536
 _KNOWN_DEVICES = ("cpu", "cuda", "mps", "xpu")
 _SURELY_FITS = 100_000_000
-"""Weights that need no counting."""
+"""A number of weights that every machine can hold."""
 _SPARE = 1 << 30
-"""Bytes for torch, MuJoCo and whatever else is there before the run."""
+"""Bytes for torch, MuJoCo and other libraries."""
 
 
 def check_numbers(config: Any) -> None:
-    """Every whole number of a config in its range; what is too small, the configs themselves refuse."""
+    """Refuse whole numbers of a config that are too large. The configs themselves refuse those that are too small."""
     _check_fields(config, _COUNT)
     _check_fields(config.learning, _COUNT)
     _check_fields(config.options if hasattr(config, "options") else None, _LARGEST_OPTION)
@@ -58,7 +58,7 @@ def _check_fields(part: Any, most: int) -> None:
 
 
 def check_memory(config: Any, spaces: Spaces, tasks: int = 0, *, trains: bool = True) -> None:
-    """Refuse what does not fit, with the numbers. An agent that only acts needs its weights alone."""
+    """Refuse a config that does not fit into the free memory. An agent that only acts needs its weights alone."""
     weights, width = _weights(config, spaces)
     needs = {"the networks": 4 * weights}
     if trains:
@@ -76,7 +76,7 @@ def check_memory(config: Any, spaces: Spaces, tasks: int = 0, *, trains: bool = 
 
 
 def _weights(config: Any, spaces: Spaces) -> tuple[int, int]:
-    """How many weights there are, and the width of all layers together."""
+    """The number of weights, and the sum of the widths of all layers."""
     sizes = [*spaces, config.learning.hidden, *(v for v in vars(config.options).values() if isinstance(v, int))]
     layers = 40 + 8 * getattr(config.options, "ensemble", 1)
     if layers * max(sizes) ** 2 < _SURELY_FITS:
@@ -85,7 +85,7 @@ def _weights(config: Any, spaces: Spaces) -> tuple[int, int]:
 
 
 def _counted_weights(config: Any, spaces: Spaces) -> tuple[int, int]:
-    """Of networks without memory. Torch takes half a second to learn how to make them."""
+    """Count the weights of networks on the meta device, which takes torch half a second."""
     with torch.device("meta"), torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         objective = get_objective(config.objective)(spaces, config.learning.hidden, config.options)
@@ -97,7 +97,7 @@ def _counted_weights(config: Any, spaces: Spaces) -> tuple[int, int]:
 
 
 def available_memory() -> int | None:
-    """Bytes that a process can still have; None where that is not known."""
+    """The bytes of free memory; None where this is unknown."""
     try:
         with open("/proc/meminfo") as file:
             lines = dict(line.split(":", 1) for line in file)
@@ -114,7 +114,7 @@ def _size(count: int) -> str:
 
 
 def check_device(device: str) -> None:
-    """What this machine cannot compute on."""
+    """Refuse a device that this machine does not have."""
     try:
         known = torch.device(device).type in _KNOWN_DEVICES
         torch.empty(0, device=device)

@@ -1,8 +1,8 @@
 """What a domain says about itself: a model, which of MuJoCo's numbers to look at, and the rewards as their functions.
 
 A domain names views of the physics: those that make up the observation, and the single numbers on which the rewards
-depend. The source is one copy's `MjData` or a `mujoco.batch.Batch` of copies, whose arrays have one more axis in
-front, so views are taken with `[..., i]`. The order of calls at a reset is dm_control's, so that the numbers are too.
+depend. The source is one environment's `MjData`, or a `mujoco.batch.Batch` of several, whose arrays have one more axis
+in front, so views are taken with `[..., i]`. The order of calls at a reset is dm_control's, so that the numbers are too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Domain(ABC):
     substeps: ClassVar[int]
     """Physics steps in one control step."""
     drawing: ClassVar[tuple[View, ...]]
-    """What is worth drawing of an episode."""
+    """The plots of an episode."""
     ghosts: ClassVar[tuple[int, float]] = VectorEnv.ghosts
     """As of the environment: more of them where the body is small and the camera stands still."""
     camera: ClassVar[str | None] = None
@@ -63,7 +63,7 @@ class Domain(ABC):
 
     @abstractmethod
     def observed(self, source: Any) -> Views:
-        """Views whose entries, in order, are the observation of a copy."""
+        """Views whose entries, in order, are the observation of one environment."""
 
     def squash(self, obs: Floats) -> None:  # noqa: B027 (most domains have nothing to squash)
         """Apply dm_control's functions to parts of the observations (N, obs), in place."""
@@ -74,7 +74,7 @@ class Domain(ABC):
 
     @abstractmethod
     def rewards(self, *measured: Any) -> tuple[float, ...]:
-        """The rewards of `info.tasks`, in order, for one copy."""
+        """The rewards of `info.tasks`, in order, for one environment."""
 
     @abstractmethod
     def place(self, data: Any, random: np.random.RandomState) -> None:

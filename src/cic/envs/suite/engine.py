@@ -1,4 +1,4 @@
-"""The physics of N copies in a `mujoco.batch`: one call for all of them, on native threads.
+"""The physics of N parallel environments in a `mujoco.batch`: one call for all of them, on native threads.
 
 A control step is dm_control's: finish the physics step that is half done, take the others whole, and begin the next
 one, after which positions, velocities and their sensors belong to the new state.
@@ -23,39 +23,39 @@ UNSTABLE = slice(int(mujoco.mjtWarning.mjWARN_BADQPOS), int(mujoco.mjtWarning.mj
 
 
 class Engine:
-    """N copies of a domain's physics; the results do not depend on the number of threads."""
+    """The physics of N parallel environments; the results do not depend on the number of threads."""
 
     obs: Floats
     """(N, obs): the observations as they are now."""
     measured: Floats
     """(N, …): the arguments of the domain's rewards."""
 
-    def __init__(self, domain: Domain, copies: int, threads: int) -> None:
+    def __init__(self, domain: Domain, num_envs: int, threads: int) -> None:
         self._domain = domain
-        self._batch = Batch(domain.stepped, copies, min(threads, copies), persistent=True)
+        self._batch = Batch(domain.stepped, num_envs, min(threads, num_envs), persistent=True)
         self._warnings = self._batch.warning[:, UNSTABLE, 1]  # how often
         self._controls = self._batch.bind("ctrl")
         self._views = _looked_at(domain, self._batch)
         self._scratch = mujoco.MjData(domain.model)  # where episodes begin
         self._scratch_views = _looked_at(domain, self._scratch)
-        self.table = np.zeros((copies, sum(view[0].size for view in self._views)))
+        self.table = np.zeros((num_envs, sum(view[0].size for view in self._views)))
         self.obs, self.measured = np.split(self.table, [domain.info.obs], axis=1)
         parts = np.split(self.table, np.cumsum([view[0].size for view in self._views])[:-1], axis=1)
         self._columns = [part.reshape(view.shape) for part, view in zip(parts, self._views, strict=True)]
 
     def step(self, actions: Array) -> None:
-        """One control step in all copies, with actions in [-1, 1]."""
+        """Step all environments once, with actions in [-1, 1]."""
         self._controls[:] = self._domain.controls(actions)
         self._batch.step(None, self._domain.substeps, VELOCITY)
         if np.count_nonzero(self._warnings):  # MuJoCo resets what it cannot integrate
-            copy = int(np.argwhere(self._warnings)[0, 0])
-            raise RuntimeError(f"{self._domain.info.name}: the simulation of copy {copy} became unstable")
+            index = int(np.argwhere(self._warnings)[0, 0])
+            raise RuntimeError(f"{self._domain.info.name}: the simulation of environment {index} became unstable")
         for columns, view in zip(self._columns, self._views, strict=True):
             columns[...] = view
         self._domain.squash(self.obs)
 
     def begin(self, index: int, random: np.random.RandomState) -> None:
-        """Start an episode in one copy."""
+        """Reset one environment."""
         self._domain.begin(self._scratch, random)
         self._warnings[index] = 0
         mujoco.mj_getState(self._domain.model, self._scratch, self._batch.state[index], STATE)
@@ -81,16 +81,16 @@ class Engine:
         self.table[:] = state["table"]
 
     def poses(self, index: int) -> Poses:
-        """Where the geoms of one copy are."""
+        """The poses of the geoms of one environment."""
         return Poses(self._batch.geom_xpos[index].copy(), self._batch.geom_xmat[index].reshape(-1, 3, 3).copy())
 
     def push(self, index: int, velocity: Floats) -> None:
-        """Shove one copy's body. What was last looked at stays as it was until the next step."""
+        """Push the body of one environment. Observations change at the next step."""
         self._batch.qvel[index] += shove(self._domain.model, self.data(index), velocity)
         self._batch.forward(np.array([index]), VELOCITY)
 
     def data(self, index: int) -> Any:
-        """One copy as `MjData`, to draw it."""
+        """One environment as `MjData`, to draw it."""
         return self._batch.get_data(index)
 
 

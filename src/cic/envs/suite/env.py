@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SuiteEnv(VectorEnv):
-    """N copies of one domain, on all cores."""
+    """Parallel environments of one domain, on all cores."""
 
     draws_states = True
 
@@ -50,8 +50,8 @@ class SuiteEnv(VectorEnv):
         return StepArrays(self._observe(), reward, terminated, truncated, {"rewards": rewards})
 
     def _rewards(self) -> dict[str, Array]:
-        by_copy = [self._suite.rewards(*measured) for measured in self._engine.measured.tolist()]
-        return dict(zip(self.tasks, np.array(by_copy, np.float32).T.copy(), strict=True))
+        by_env = [self._suite.rewards(*measured) for measured in self._engine.measured.tolist()]
+        return dict(zip(self.tasks, np.array(by_env, np.float32).T.copy(), strict=True))
 
     def _observe(self) -> Array:
         return self._engine.obs.astype(np.float32)

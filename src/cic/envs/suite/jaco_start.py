@@ -28,7 +28,7 @@ SETTLE_TIME, STILL_VELOCITY, STILL_ACCELERATION = 2.0, 1e-3, 1e-2
 
 
 class Start:
-    """Puts a copy that has been reset into an initial state."""
+    """Puts an environment that has been reset into an initial state."""
 
     def __init__(self, model: Any, brick_place: Floats) -> None:
         self._model, self._brick_place = model, brick_place

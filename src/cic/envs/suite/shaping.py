@@ -1,7 +1,7 @@
 """dm_control's `rewards.tolerance`, in the few shapes that the tasks use.
 
-On plain numbers, copy by copy: numpy needs about a microsecond per operation however few the numbers, so arrays would
-pay only from dozens of copies on.
+On plain numbers, one environment at a time: numpy needs about a microsecond per operation however few the numbers, so
+arrays would be faster only for dozens of environments.
 """
 
 from __future__ import annotations
