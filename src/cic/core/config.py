@@ -17,7 +17,7 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 
 def from_dict(cls: type[T], data: Any, where: str = "config", open_types: dict[str, Any] | None = None) -> T:
-    """Build `cls` from the return value of `to_dict`. `open_types` are the types of fields that the class leaves open."""
+    """Build `cls` from the output of `to_dict`. `open_types` has the types of fields that the class leaves open."""
     if not isinstance(data, dict):
         raise UserError(f"{where} must be an object, not {type(data).__name__}")
     hints = _hints(cls) | (open_types or {})  # type: ignore[arg-type]

@@ -54,8 +54,8 @@ def make(
 def register_env(name: str, factory: Callable[[], Any]) -> None:
     """Register an environment of your own for `cic.envs.make(name)`.
 
-    `factory` takes no arguments and returns a new `gymnasium.Env` or `dm_env.Environment`. It is called once per parallel
-    environment.
+    `factory` takes no arguments and returns a new `gymnasium.Env` or `dm_env.Environment`. It is called once per
+    parallel environment.
     """
     if not isinstance(name, str) or not name or name.startswith(GYMNASIUM) or name in names():
         raise UserError(f"{name!r} cannot be the name of your own environment: it is empty or already taken")

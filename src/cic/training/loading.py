@@ -72,7 +72,7 @@ def _built_in_spaces(name: str) -> Spaces | None:
 
 
 def load_agent(run: Run, config: Any, at: int | None) -> tuple[Agent, int]:
-    """Load an agent from the config, the sizes and the weights in its run folder; also return the step of the weights."""
+    """Load an agent from the config, the sizes and the weights in its run folder; return it and its step."""
     spaces = run.spaces or _built_in_spaces(config.environment)
     if spaces is None:
         raise UserError(f"{run.path / 'config.json'} does not state the sizes of observations and actions")

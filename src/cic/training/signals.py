@@ -13,7 +13,7 @@ _NOTICE_AFTER = 2.0
 
 
 class StopRequest:
-    """While entered, SIGINT, SIGTERM and SIGHUP set `by`. A second signal stops at once; a third has its default effect.
+    """While entered, SIGINT, SIGTERM and SIGHUP set `by`. A second signal stops at once, a third by its default effect.
 
     If the current step takes longer than a few seconds, a line explains the delay.
     """

@@ -2,7 +2,8 @@
 
 A domain names views of the physics: those that make up the observation, and the single numbers on which the rewards
 depend. The source is one environment's `MjData`, or a `mujoco.batch.Batch` of several, whose arrays have one more axis
-in front, so views are taken with `[..., i]`. The order of calls at a reset is dm_control's, so that the numbers are too.
+in front, so views are taken with `[..., i]`. The order of calls at a reset is that of dm_control, so
+that the numbers are the same.
 """
 
 from __future__ import annotations
