@@ -1,4 +1,4 @@
-"""Writes docs/reference.md from the docstrings: `python docs/make_reference.py`. A test compares the page with them."""
+"""Writes docs/reference/api.md from the docstrings: `python docs/make_reference.py`. A test compares the page with them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent
 from cic.training.settings import FinetuneSettings, LoopConfig, PretrainConfig
 
-PAGE = Path(__file__).parent / "reference.md"
+PAGE = Path(__file__).parent / "reference" / "api.md"
 
 
 def page() -> str:

@@ -1,4 +1,4 @@
-"""Runs the commands of docs/quickstart.md: `python docs/run_quickstart.py` writes what they print into the page.
+"""Runs the commands of docs/tutorials/first-skills.md: `python docs/run_quickstart.py` writes what they print into the page.
 
 A test compares the two.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cic import cli
 
-PAGE = Path(__file__).parent / "quickstart.md"
+PAGE = Path(__file__).parent / "tutorials" / "first-skills.md"
 _CONSOLE = re.compile(r"(?<=```console\n).*?(?=```)", re.DOTALL)
 
 

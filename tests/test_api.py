@@ -263,7 +263,7 @@ def test_a_given_skill_is_that_of_the_run_from_the_start(tmp_path: Path) -> None
 
 
 def test_the_method_of_the_documentation_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (Path(__file__).parent.parent / "docs" / "own-method.md").read_text()
+    page = (Path(__file__).parent.parent / "docs" / "tutorials" / "own-method.md").read_text()
     (tmp_path / "surprise.py").write_text(page.split("```python\n")[1].split("```")[0])
     monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))  # the others do not hear of it
     monkeypatch.syspath_prepend(tmp_path)

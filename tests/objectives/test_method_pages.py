@@ -11,7 +11,7 @@ from objective_setup import build, make_batch, prepared
 
 from cic.learning.objectives import get_objective, objectives
 
-PAGES = Path(__file__).parents[2] / "docs" / "methods"
+PAGES = Path(__file__).parents[2] / "docs" / "explanation" / "methods"
 HEADINGS = [
     "What it is",
     "Command",
