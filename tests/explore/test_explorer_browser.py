@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (Debian: apt-get install chromium)"),
 ]
-WEBGL = "--use-angle=swiftshader --enable-unsafe-swiftshader --ignore-gpu-blocklist"
+WEBGL = "--use-angle=swiftshader --enable-unsafe-swiftshader --ignore-gpu-blocklist --disable-features=BackForwardCache"
 
 
 @pytest.fixture(scope="module")
