@@ -11,7 +11,7 @@ from typing import Any
 from cic import __version__, envs
 from cic.experiments.experiment import ExperimentSetup
 from cic.report import learning_curves
-from cic.report.collapse import METRICS, collapsed_notices, is_sound
+from cic.report.collapse import METRICS, is_sound, unsound_notices
 from cic.runs.contents import Series, metrics
 from cic.runs.records import RunRecord
 from cic.sweep.plan import Entry
@@ -104,7 +104,7 @@ class ExperimentRuns:
                 state = f"{member.entry.name} is {member.record.state}{reason}"
                 self.notices.append(f"{state}: the same command continues it")
         sound = {record.name: is_sound(record, metrics(record, METRICS)[0]) for record in self.records}
-        self.notices.extend(collapsed_notices(sound))
+        self.notices.extend(unsound_notices(sound))
         versions = sorted({record.version for record in self.records if record.version} - {__version__})
         if versions:
             self.notices.append(f"some runs were made by cic {', '.join(versions)}, this is {__version__}")

@@ -44,15 +44,16 @@ def degenerate_loss(batch: float, temperature: float) -> float:
     return math.log(batch - math.exp(2 / temperature))
 
 
-def collapsed_notices(runs: Mapping[str, bool | None]) -> list[str]:
-    """Return a warning about the collapsed runs among these, by name, if there are any."""
+def unsound_notices(runs: Mapping[str, bool | None]) -> list[str]:
+    """Return a warning about the runs among these that are not sound, by name, if there are any."""
     known = [name for name, sound in runs.items() if sound is not None]
-    collapsed = [name for name in known if not runs[name]]
-    if not collapsed:
+    unsound = [name for name in known if not runs[name]]
+    if not unsound:
         return []
     return [
-        f"{len(collapsed)} of {len(known)} CIC pre-trainings collapsed: skill accuracy is at most {TIMES_CHANCE:g} "
-        "times chance, so comparisons with them are invalid. Use loss=infonce or a larger batch"
+        f"{len(unsound)} of {len(known)} CIC pre-trainings are not sound: skill accuracy is at most {TIMES_CHANCE:g} "
+        "times chance (collapsed, or too few updates), so comparisons with them are invalid. The released loss collapses "
+        "with small batches: use loss=infonce or a larger batch"
     ]
 
 
