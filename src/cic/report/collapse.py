@@ -52,8 +52,8 @@ def unsound_notices(runs: Mapping[str, bool | None]) -> list[str]:
         return []
     return [
         f"{len(unsound)} of {len(known)} CIC pre-trainings are not sound: skill accuracy is at most {TIMES_CHANCE:g} "
-        "times chance (collapsed, or too few updates), so comparisons with them are invalid. The released loss collapses "
-        "with small batches: use loss=infonce or a larger batch"
+        "times chance (collapsed, or too few updates), so comparisons with them are invalid. The released loss "
+        "collapses with small batches: use loss=infonce or a larger batch"
     ]
 
 
