@@ -1,4 +1,4 @@
-"""Writes docs/reference/api.md from the docstrings: `python docs/make_reference.py`. A test compares the page with them."""
+"""Write docs/reference/api.md from the docstrings: `python docs/make_reference.py`. A test compares the two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Runs the commands of docs/tutorials/first-skills.md: `python docs/run_quickstart.py` writes what they print into the page.
+"""Run the commands of docs/tutorials/first-skills.md and write their output into the page.
+
+    python docs/run_quickstart.py
 
 A test compares the two.
 """

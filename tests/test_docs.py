@@ -24,7 +24,7 @@ PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 
 
-LONG = {"sweeps.md"}  # thirty runs on Ray: tests/sweep runs shorter ones
+LONG = {"sweep.md"}  # thirty runs on Ray: tests/sweep runs shorter ones
 RUN = [page for page in PAGES if PYTHON.search(page.read_text()) and page.name not in LONG]
 
 
