@@ -76,7 +76,7 @@ class Pair:
         done = np.array([end != GOES_ON for end in ends])
         begins = None if redrawn is None else np.array(redrawn)
         task_rewards = self.rng.standard_normal((copies, 2)).astype(np.float32)
-        self.replay.add(obs, skill, action, reward, terminated, begins=begins, task_rewards=task_rewards)
+        self.replay.add(obs, skill, action, reward, terminated, skill_started=begins, task_rewards=task_rewards)
         if done.any():
             self.replay.finish(after, done)
         for copy, stream in enumerate(self.lists.streams):

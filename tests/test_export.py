@@ -19,7 +19,6 @@ from cic.core.errors import UserError
 from cic.core.types import Spaces
 from cic.envs.suite.walker import Walker
 from cic.export import Episode, Experience, episodes_of, export_policy, read_exorl, read_minari, write_exorl
-from cic.export.episodes import _of_copy
 from cic.export.minari import write_minari
 from cic.learning.replay import Replay
 from cic.runs.folder import Run
@@ -113,20 +112,22 @@ def test_a_ring_gives_back_exactly_the_episodes_that_are_whole(seed: int, slots:
         for copy in np.flatnonzero(done):
             streams[copy][-1].append(float(obs[copy, 0]))
             streams[copy].append([])
-    state = replay.state()
+    wanted = []
     for copy in range(copies):
-        held = min(int(replay.written[copy]), slots)
-        wanted, back = [], len(streams[copy][-1])
+        held, kept = min(int(replay.written[copy]), slots), []
+        back = len(streams[copy][-1])
         for records in reversed(streams[copy][:-1]):
             back += len(records)
-            oldest = back == held and replay.written[copy] > slots  # whole, but nobody can know
+            oldest = back == held and replay.written[copy] > slots  # complete, but this cannot be known
             if back <= held and not oldest:
-                wanted.insert(0, records)
-        found = list(_of_copy(state, copy, ("a", "b")))
-        assert [episode.observation[:, 0].tolist() for episode in found] == wanted
-        for episode in found:
-            assert (episode.action == -episode.observation[:-1]).all()
-            assert (episode.reward == episode.observation[:-1, 0] / 2).all()
+                kept.insert(0, records)
+        wanted += kept
+    found = list(Replay.load(replay.state()).episodes(("a", "b")))
+    assert [episode.observation[:, 0].tolist() for episode in found] == wanted
+    for episode in found:
+        assert episode.complete
+        assert (episode.action == -episode.observation[:-1]).all()
+        assert (episode.reward == episode.observation[:-1, 0] / 2).all()
 
 
 def test_without_physics_there_is_none_and_with_it_resuming_goes_on(home: Path) -> None:
@@ -302,5 +303,5 @@ def test_the_command(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def test_a_run_without_a_whole_episode(tmp_path: Path) -> None:
     path = cic.pretrain("gridworld", "rnd", out=tmp_path / "run", steps=40, warmup=10, **SMALL).path
-    with pytest.raises(UserError, match="holds no whole episode"):
+    with pytest.raises(UserError, match="holds no complete episode"):
         episodes_of(Run(path))

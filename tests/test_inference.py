@@ -60,7 +60,7 @@ def test_replayed_states_carry_what_each_task_paid_for_reaching_them(
         replay.add(obs, skill, np.zeros((copies, 2), np.float32), zeros, never, task_rewards=paid)
         if (step + 1) % length == 0:
             replay.finish(obs + 1, ~never)
-    found = replayed_states(agent, replay.state(), ("up", "down"), count, seed=0)
+    found = replayed_states(replay.state(), ("up", "down"), count, seed=0)
     assert found is not None
     assert len(found.next_obs) >= min(count, steps - copies, 40)
     assert len(found.next_obs) == len(found.rewards["up"]) == len(found.rewards["down"]) <= count
@@ -88,10 +88,10 @@ def test_the_skill_of_a_task_is_what_the_method_infers() -> None:
 
 def test_constant_rewards_and_rewards_that_name_no_skill_get_a_sentence() -> None:
     states = np.zeros((9, 2), np.float32)
-    with pytest.raises(UserError, match=r"^a pays 2 at all of the 9 labelled states, which says nothing of its skill"):
+    with pytest.raises(UserError, match=r"^no skill can be inferred: the reward of a is 2 at all 9 labelled states"):
         infer_skill(small_agent(), Labelled(states, {"a": np.full((9, 1), 2, np.float32)}), "a")
     varied = np.arange(9, dtype=np.float32)[:, None]
-    with pytest.raises(UserError, match=r"^the rewards of a at the 9 labelled states name no skill"):
+    with pytest.raises(UserError, match=r"^no skill can be inferred from the rewards of a at 9 labelled states"):
         infer_skill(small_agent("csf"), Labelled(states, {"a": varied}), "a")
 
 
@@ -114,7 +114,9 @@ def test_without_its_replay_fresh_states_are_labelled(run: Path, tmp_path: Path)
     (bare / "milestones").mkdir(exist_ok=True)
     newest.rename(bare / "milestones" / newest.name)
     shutil.rmtree(bare / "checkpoints")
-    with pytest.raises(UserError, match=r"^\w+ pays 0 at all of the 7 labelled states"):  # fresh ones, near the start
+    with pytest.raises(
+        UserError, match=r"the reward of \w+ is 0 at all 7 labelled states"
+    ):  # fresh ones, near the start
         api.infer(bare, 7, episodes=1)
 
 
@@ -122,7 +124,7 @@ def test_without_its_replay_fresh_states_are_labelled(run: Path, tmp_path: Path)
     ("flags", "sentence"),
     [
         (["--infer", "0"], "--infer needs at least 1 labelled state, not 0"),
-        (["--infer", "1"], "reach_top_left pays .* at all of the 1 labelled states"),
+        (["--infer", "1"], "no skill can be inferred: the reward of reach_top_left is .* at all 1 labelled states"),
         (["--goals", "0"], "--goals needs at least 1 goal, not 0"),
         (["--goals", "3"], "this method has no skill for a goal: --goals is for metra, lsd, csf, fb and hilp"),
         (["--goals", "3", "--infer", "3"], "--skill, --infer and --goals exclude each other"),

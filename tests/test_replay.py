@@ -208,31 +208,6 @@ def test_recent_of_an_empty_replay_is_empty() -> None:
     assert reward.shape == (0, 1)
 
 
-@given(experience(), st.integers(1, 6))
-@settings(steady, max_examples=60)
-def test_what_followed_is_the_discounted_sum_of_the_episodes_own_rewards(case: Case, steps: int) -> None:
-    pair, played = case
-    for step in played:
-        pair.step(*step)
-    if not pair.replay.ready():
-        return
-    starts = pair.lists.transitions()
-    expected = {}
-    for stream in pair.lists.streams:
-        alive = stream[-pair.lists.slots :]
-        for place, first in enumerate(alive):
-            window = alive[place : place + steps + 1]
-            if first.obs in starts and len(window) == steps + 1 and len({record.episode for record in window}) == 1:
-                expected[first.obs] = (first.action, sum(GAMMA**i * r.reward for i, r in enumerate(window[:-1])))
-    obs, action, total = pair.replay.followed(400, steps, np.random.default_rng(0))
-    assert len(obs) == len(action) == len(total)
-    assert bool(len(obs)) == bool(expected)
-    for seen, did, paid in zip(obs, action, total, strict=True):
-        known = expected[tuple(seen.tolist())]
-        np.testing.assert_allclose(did, known[0], rtol=1e-6)
-        np.testing.assert_allclose(paid, known[1], rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("length", [20, 90])
 def test_latest_observations_are_the_newest_records(length: int) -> None:
     pair = Pair(copies=2, slots=50)
@@ -294,6 +269,51 @@ def test_a_restored_replay_continues_identically(case: Case, seed: int) -> None:
         first = original.sample(8, np.random.default_rng(seed))
         second = restored.sample(8, np.random.default_rng(seed))
         assert all(torch.equal(a, b) for a, b in zip(first[:6], second[:6], strict=True))
+
+
+@given(experience(), st.integers(1, 5))
+@settings(steady, max_examples=60)
+def test_a_loaded_replay_samples_with_another_n(case: Case, nstep: int) -> None:
+    pair, steps = case
+    for step in steps:
+        pair.step(*step)
+    slots, wrapped = pair.lists.slots, bool((pair.replay.written > pair.lists.slots).any())
+    if wrapped and slots <= nstep:
+        with pytest.raises(UserError, match="too small"):
+            Replay.load(pair.replay.state(), nstep, GAMMA)
+        return
+    pair.replay, pair.lists.nstep = Replay.load(pair.replay.state(), nstep, GAMMA), nstep
+    pair.check()
+
+
+@given(experience(), st.one_of(st.none(), st.integers(0, 30)))
+@settings(steady, max_examples=60)
+def test_episodes_are_the_records_between_ends(case: Case, latest: int | None) -> None:
+    pair, steps = case
+    for step in steps:
+        pair.step(*step)
+    wanted = []
+    for stream in pair.lists.streams:
+        alive = stream[-pair.lists.slots :]
+        alive = alive if latest is None else alive[max(len(alive) - latest, 0) :]
+        for number, (_, group) in enumerate(itertools.groupby(alive, lambda record: record.episode)):
+            records = list(group)
+            complete = records[-1].final and len(records) > 1 and (number > 0 or len(alive) == len(stream))
+            wanted.append((records, complete))
+    replay = Replay.load(pair.replay.state())
+    found = list(replay.episodes(("a", "b"), partial=True, latest=latest))
+    assert [episode.complete for episode in found] == [complete for _, complete in wanted]
+    for episode, (records, _) in zip(found, wanted, strict=True):
+        taken = records[:-1]
+        assert len(episode) == len(taken)
+        assert [tuple(row) for row in episode.observation] == [record.obs for record in records]
+        assert [tuple(row) for row in episode.action] == [record.action for record in taken]
+        assert [float(reward) for reward in episode.reward] == [record.reward for record in taken]
+        assert [tuple(row) for row in episode.skill] == [record.skill for record in taken]
+        assert episode.terminated == any(record.terminated for record in taken)
+        assert {len(rewards) for rewards in episode.task_rewards.values()} == {len(taken)}
+    complete = [episode.observation for episode in replay.episodes(latest=latest)]
+    assert [path.tolist() for path in complete] == [e.observation.tolist() for e in found if e.complete]
 
 
 def test_a_state_holds_only_the_filled_part_of_the_ring() -> None:

@@ -275,7 +275,7 @@ def adapting_setting(num_envs: int) -> Setting:
     source, rng = api.make_agent(config), np.random.default_rng(0)
     library = Library(rng.random((9, 4), np.float32), rng.random((9, 6, 2), np.float32))
     steps = {"obs": rng.random((50, 2), np.float32), "action": rng.random((50, source.spaces.action), np.float32)}
-    steps |= {"terminated": np.zeros(50, np.bool_), "final": np.arange(50) % 10 == 9}
+    steps |= {"terminated": np.zeros(50, np.bool_), "episode_end": np.arange(50) % 10 == 9}
     inherited = Inheritance(source.state_dict(), library.arrays(), steps)
 
     def parts() -> tuple[Any, Any, Any]:

@@ -58,10 +58,9 @@ def stored(loop: Loop[Any], copy: int) -> list[tuple[Any, ...]]:
     replay, result = loop.replay, []
     assert replay.written[copy] <= replay.slots, "the tests here read a ring that is not yet full"
     for at in range(copy * replay.slots, copy * replay.slots + int(replay.written[copy])):
-        number = int(replay.skill_id[at])
         row: tuple[Any, ...] = (tuple(replay.obs[at]),)
-        if number >= 0:
-            skill = replay.skills[number % len(replay.skills)]
+        if not replay.episode_end[at]:
+            skill = replay.skills[replay.skill_id[at] % len(replay.skills)]
             what = (float(replay.reward[at]), tuple(replay.task_rewards[at]), bool(replay.terminated[at]))
             row += (tuple(replay.action[at]), *what, tuple(skill))
         result.append(row)
@@ -234,7 +233,7 @@ def test_an_environment_that_cannot_go_on_begins_anew_and_nothing_crosses_the_ga
     assert (tape.obs[0][:, 1] == 0).all(), "at an episode's beginning"
     for copy in range(2):
         at = copy * again.replay.slots + 31
-        assert again.replay.skill_id[at] < 0, "the episode before it is closed"
+        assert again.replay.episode_end[at], "the episode before it has ended"
         assert again.replay.obs[at][1] == 31
 
 

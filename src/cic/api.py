@@ -35,7 +35,7 @@ from cic.training.loading import check_source, chosen_skill, config_of, load_age
 from cic.training.loop import Loop
 from cic.training.preflight import check_device, check_memory, check_numbers
 from cic.training.pretraining import pretrain as pretrain_script
-from cic.training.relabelled_replay import SHARE, experienced
+from cic.training.relabelled_replay import SHARE, latest_steps
 from cic.training.script import Script
 from cic.training.settings import (
     FinetuneConfig,
@@ -199,7 +199,7 @@ def _steps_of(run: Run, at: int | None, asked: bool) -> Arrays | None:
         warnings.warn(f"{error}; finetuning without pre-training data", stacklevel=4)
         return None
     with fitting(run.path):
-        return experienced(replay)
+        return latest_steps(replay)
 
 
 def _final_agent(run: Run, config: Any) -> tuple[Agent, int]:
@@ -368,7 +368,7 @@ def infer(run: Path | str, states: int, *, episodes: int = 10, seed: int = 0, at
         except ReplayUnusable as error:
             warnings.warn(f"{error}; labelling fresh states instead", stacklevel=2)
             replay = None
-        labelled = None if replay is None else replayed_states(agent, replay, env.tasks, states, seed)
+        labelled = None if replay is None else replayed_states(replay, env.tasks, states, seed)
         if labelled is None:
             labelled = fresh_states(agent, env, states, seed)
         returns = {}

@@ -363,7 +363,7 @@ def test_pendulum_resumed_four_times_stores_no_transition_that_never_happened(tm
         cic.envs.registry._OWN.pop("pendulum-killed")
     assert killed.deaths >= 4
     replay = load_file(newest(path) / "replay.safetensors")
-    obs, action, final = replay["obs"][0], replay["action"][0], replay["skill_id"][0] < 0
+    obs, action, final = replay["obs"][0], replay["action"][0], replay["episode_end"][0]
     steps = np.flatnonzero(~final[:-1])
     expected = np.array([pendulum(obs[i], action[i]) for i in steps])
     np.testing.assert_allclose(obs[steps + 1], expected, atol=2e-4)

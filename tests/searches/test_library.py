@@ -130,7 +130,7 @@ def filled(lengths: list[int], copies: int) -> Replay:
             skill = np.stack([np.arange(copies), np.full(copies, number)], axis=1).astype(np.float32)
             zeros = np.zeros(copies, np.float32)
             begins = np.full(copies, age == 0)
-            replay.add(obs, skill, zeros[:, None], zeros, zeros > 1, begins=begins, task_rewards=None)
+            replay.add(obs, skill, zeros[:, None], zeros, zeros > 1, skill_started=begins, task_rewards=None)
             tick += 1
     replay.finish(
         np.stack([np.arange(copies), np.full(copies, tick)], axis=1).astype(np.float32), np.ones(copies, bool)

@@ -1,12 +1,13 @@
-"""What leaves a run for other programs: its experience (ExORL, Minari) and its policy (ONNX, torch.export).
+"""Export of a run for other programs: its experience (ExORL, Minari) and its policy (ONNX, torch.export).
 
 from cic.export import episodes_of, export_policy, read_exorl, write_exorl, write_minari
 """
 
-from cic.export.episodes import Episode, Experience, episodes_of
+from cic.export.episodes import Experience, episodes_of
 from cic.export.exorl import read_exorl, write_exorl
 from cic.export.minari import read_minari, write_minari
 from cic.export.policy import export_policy
+from cic.learning.replay import Episode
 
 __all__ = [
     "Episode",

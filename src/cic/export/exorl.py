@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cic.core.errors import UserError
-from cic.export.episodes import Episode, Experience
+from cic.export.episodes import Experience
+from cic.learning.replay import Episode
 
 _PAID = "reward_"
 

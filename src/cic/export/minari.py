@@ -18,7 +18,8 @@ import numpy.typing as npt
 from gymnasium.spaces import Box
 
 from cic.core.errors import UserError
-from cic.export.episodes import Episode, Experience
+from cic.export.episodes import Experience
+from cic.learning.replay import Episode
 
 _PAID = "reward_"
 _ROOT = "MINARI_DATASETS_PATH"

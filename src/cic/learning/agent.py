@@ -65,15 +65,6 @@ class Agent(nn.Module):
         result: Array = action.cpu().numpy()
         return result if np.ndim(obs) == 2 else result[0]
 
-    @torch.inference_mode()
-    def value(self, obs: Array, action: Array, skill: Array) -> Array:
-        """Return the Q-values (N,) of actions: the smaller one of the two critics."""
-        seen, by = self._tensors(obs, skill)
-        x = self.objective.policy_input(self.encoder(seen), by)
-        taken = torch.from_numpy(np.ascontiguousarray(action, np.float32)).to(self.device)
-        found: Array = self.learner.critic(x, taken, by).amin(dim=0).squeeze(-1).cpu().numpy()
-        return found
-
     def predict(
         self, observation: Array, state: Any = None, episode_start: Any = None, deterministic: bool = True
     ) -> tuple[Array, Any]:

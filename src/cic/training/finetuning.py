@@ -21,7 +21,7 @@ from cic.runs.storage import Arrays
 from cic.training.checkpoint_checks import need, require_finite, require_like
 from cic.training.evaluation import evaluate_task
 from cic.training.library import Library, checked
-from cic.training.relabelled_replay import Prior
+from cic.training.relabelled_replay import RelabelledReplay
 from cic.training.script import Call, Script, Segment, Stage
 from cic.training.searches import Problem, Search, Trial, make_search
 from cic.training.searches.base import Labelled
@@ -103,11 +103,11 @@ class TaskBatches:
         self.loop, self.config = loop, loop.config
         self.skill: Array = np.zeros(loop.agent.objective.skills.dim, np.float32)
         self.share = float(loop.config.prior_data or 0.0)
-        self.prior: Prior | None = None
+        self.prior: RelabelledReplay | None = None
         if self.share and loop.inherited is not None:
             own = loop.replay
             steps = loop.inherited.steps or {}
-            self.prior = Prior(steps, loop.agent.spaces, len(self.skill), own.nstep, own.gamma)
+            self.prior = RelabelledReplay(steps, loop.agent.spaces, len(self.skill), own.nstep, own.gamma)
 
     def sample(self, size: int) -> Batch:
         batch = self._sample(size)

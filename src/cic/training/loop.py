@@ -280,7 +280,7 @@ class Loop(Generic[C]):
         rewards = info.get("rewards", {})
         by_task = np.stack([rewards[task] for task in self.env.tasks], axis=1) if rewards else None
         self.replay.add(
-            self.obs, skill, action, reward, terminated, begins=started, task_rewards=by_task, physics=physics
+            self.obs, skill, action, reward, terminated, skill_started=started, task_rewards=by_task, physics=physics
         )
         self.running_return += [rewards.get(task, reward) for task in self._returns.values()]
         self.obs = obs

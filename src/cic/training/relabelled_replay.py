@@ -1,12 +1,14 @@
-"""What pre-training saw, paid by the task: steps that cost nothing, for a critic that would else know only its own.
+"""Pre-training replay, relabelled with predicted task rewards, for a finetuning that samples a share of each batch
+from it.
 
-The rewards that the finetuning has met are regressed on the observations that they came with, and every step of the
-pre-training gets the reward that this says. It is told anew whenever half as much again is known. Rewards must follow
-from the observation; what they do not say of it, the regression leaves out.
+A regression on the observations and rewards of the finetuning predicts the reward of every pre-training step. Rewards
+are re-predicted whenever the labelled data grows by 50 %. The reward must be a function of the observation; what the
+observation does not determine is lost.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,57 +21,57 @@ from cic.training.reward_model import fitted, standardiser
 
 Arrays = dict[str, npt.NDArray[Any]]
 
-SHARE = 0.5  # of each batch, unless asked otherwise
-LATEST = 300_000  # steps of a pre-training that a finetuning takes along
-UPDATES = 1_000  # of a regression
-GROWTH = 1.5  # how much more must be known before the next
+SHARE = 0.5  # default share of each batch
+LATEST = 300_000  # pre-training steps that a finetuning keeps
+UPDATES = 1_000  # of the regression
+GROWTH = 1.5  # growth of the labelled data after which rewards are re-predicted
 
 
-def experienced(replay: Arrays) -> Arrays:
-    """A replay's saved state → its latest steps, copy after copy and episode after episode.
+def latest_steps(replay: Mapping[str, npt.NDArray[Any]]) -> Arrays:
+    """Return the latest records of a checkpoint's replay, environment after environment.
 
-    `final` marks the last observation of an episode, and of a copy, behind which nothing is known.
+    `episode_end` marks the last observation of each episode and of each environment.
     """
-    copies, filled = replay["obs"].shape[:2]
-    kept = min(filled, -(-LATEST // copies))
-    parts: dict[str, list[npt.NDArray[Any]]] = {"obs": [], "action": [], "terminated": [], "final": []}
-    for copy, written in enumerate(replay["written"]):
-        newest = int(written)
-        order = np.arange(max(newest - kept, 0), newest) % filled
-        final = replay["skill_id"][copy, order] < 0
-        final[-1:] = True
-        for name in ("obs", "action", "terminated"):
-            parts[name].append(replay[name][copy, order])
-        parts["final"].append(final)
-    return {name: np.concatenate(rows) for name, rows in parts.items()}
+    loaded = Replay.load(replay)
+    episodes = list(loaded.episodes(partial=True, latest=-(-LATEST // loaded.num_envs)))
+    lengths = [len(episode) + 1 for episode in episodes]
+    steps = {
+        "obs": np.concatenate([episode.observation for episode in episodes] or [loaded.obs[:0]]),
+        "action": np.zeros((sum(lengths), loaded.action.shape[1]), np.float32),
+        "terminated": np.zeros(sum(lengths), np.bool_),
+        "episode_end": np.zeros(sum(lengths), np.bool_),
+    }
+    for episode, stop in zip(episodes, np.cumsum(lengths), strict=True):
+        steps["action"][stop - len(episode) - 1 : stop - 1] = episode.action
+        steps["terminated"][max(stop - 2, 0)] |= episode.terminated
+        steps["episode_end"][stop - 1] = True
+    return steps
 
 
-class Prior:
-    """A pre-training's steps, to be sampled like one's own once they have rewards."""
+class RelabelledReplay:
+    """Steps of the pre-training, sampled like a replay once they are labelled."""
 
     def __init__(self, steps: Arrays, spaces: Spaces, skill_dim: int, nstep: int, gamma: float) -> None:
         _require_steps(steps, spaces)
-        self.replay = Replay.of(
-            steps["obs"], steps["action"], steps["terminated"], steps["final"], skill_dim, nstep, gamma
-        )
+        self.replay = Replay.from_steps(**steps, skill_dim=skill_dim, nstep=nstep, gamma=gamma)
         if not self.replay.ready():
             raise UserError(f"the pre-training's episodes are shorter than {nstep} steps: add --prior-data 0")
         self._standardised = standardiser(steps["obs"])
         self.known = 0
-        """Steps whose rewards said what these are worth."""
+        """Labelled steps that the predicted rewards were fitted to."""
 
     def due(self, steps: int) -> bool:
-        """Is so much more known by now that rewards should be told anew?"""
+        """Whether the labelled data has grown so much that rewards should be re-predicted."""
         return steps >= GROWTH * self.known
 
     def label(self, obs: Array, reward: Array, seed: int) -> None:
-        """Rewards for all steps, from observations (N, obs) and the rewards (N,) that came with them."""
+        """Predict the rewards of all steps from observations (N, obs) and their rewards (N,)."""
         self.known = len(obs)
         usable = np.isfinite(reward)
         if not usable.any():
             return
         predict = fitted(self._standardised(obs[usable]), reward[usable], UPDATES, seed)
-        self.replay.reward[:-1] = predict(self._standardised(self.replay.obs[1:]))  # it comes with the next observation
+        self.replay.reward[:-1] = predict(self._standardised(self.replay.obs[1:]))  # of the next observation
 
     def sample(self, batch: int, rng: np.random.Generator) -> Batch:
         return self.replay.sample(batch, rng)
@@ -83,7 +85,8 @@ class Prior:
 
 def _require_steps(steps: Arrays, spaces: Spaces) -> None:
     count = len(steps.get("obs", ()))
-    shapes = {"obs": (count, spaces.obs), "action": (count, spaces.action), "terminated": (count,), "final": (count,)}
+    shapes: dict[str, tuple[int, ...]] = {"obs": (count, spaces.obs), "action": (count, spaces.action)}
+    shapes |= {"terminated": (count,), "episode_end": (count,)}
     fits = steps.keys() == shapes.keys() and all(steps[name].shape == shape for name, shape in shapes.items())
     if not fits or not count or not (np.isfinite(steps["obs"]).all() and np.isfinite(steps["action"]).all()):
         raise UserError("the steps of the pre-training do not fit its agent: add --prior-data 0")

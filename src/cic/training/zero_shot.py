@@ -1,7 +1,7 @@
-"""Zero-shot: a task's skill from labelled states, and skills that steer to goals, without any finetuning.
+"""Zero-shot: infer the skill of a task from labelled states, and skills that steer to goals, without finetuning.
 
-The labelled states are drawn from a pre-training's replay, whose records hold what every task would have paid; where
-there is no replay any more, the agent takes fresh steps under random skills.
+The labelled states are drawn from the pre-training replay, which stores the rewards of every task. If the run has no
+replay, the agent takes new steps with random skills.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FRESH_COPIES = 8
 
 @dataclass(frozen=True)
 class Labelled:
-    """States and what each task pays for reaching them."""
+    """States and the reward of each task for reaching them."""
 
     next_obs: Array  # (N, obs)
     rewards: dict[str, Array]  # task → (N, 1)
@@ -42,20 +42,19 @@ def require_inference(agent: Agent, count: int, name: str) -> None:
         raise UserError(f"--infer needs at least 1 labelled state, not {count}")
 
 
-def replayed_states(agent: Agent, records: Arrays, tasks: tuple[str, ...], count: int, seed: int) -> Labelled | None:
-    """Up to `count` different steps of those that a checkpoint's replay holds, or None if it holds no step."""
-    copies = records["obs"].shape[0]
-    capacity = copies * max(records["obs"].shape[1], 2)
-    replay = Replay(agent.spaces, agent.objective.skills.dim, capacity, copies, nstep=1, tasks=len(tasks))
-    replay.restore(records)
-    next_obs = replay.recent(replay.slots)[0]
+def replayed_states(replay: Arrays, tasks: tuple[str, ...], count: int, seed: int) -> Labelled | None:
+    """Return up to `count` distinct steps of a checkpoint's replay, or None if it holds no step."""
+    episodes = list(Replay.load(replay).episodes(tasks, partial=True))
+    if not any(len(episode) for episode in episodes):
+        return None
+    next_obs = np.concatenate([episode.observation[1:] for episode in episodes])
     chosen = np.random.default_rng(seed).permutation(len(next_obs))[:count]
-    rewards = {task: replay.recent(replay.slots, place)[1][chosen] for place, task in enumerate(tasks)}
-    return Labelled(next_obs[chosen], rewards) if len(chosen) else None
+    rewards = {task: np.concatenate([episode.task_rewards[task] for episode in episodes]) for task in tasks}
+    return Labelled(next_obs[chosen], {task: reward[chosen, None] for task, reward in rewards.items()})
 
 
 def fresh_states(agent: Agent, env: VectorEnv, count: int, seed: int) -> Labelled:
-    """`count` steps of the exploring agent, each copy under a random skill per episode."""
+    """Take `count` steps with exploration noise; each environment draws a random skill per episode."""
     rng = np.random.default_rng(seed)
     obs, _ = env.reset(seed=seed)
     skills = agent.objective.skills.sample(env.num_envs, rng)
@@ -74,17 +73,19 @@ def fresh_states(agent: Agent, env: VectorEnv, count: int, seed: int) -> Labelle
 
 
 def infer_skill(agent: Agent, labelled: Labelled, task: str) -> Array:
-    """The skill of a task."""
+    """Infer the skill of a task."""
     reward = labelled.rewards[task]
     if np.ptp(reward) == 0:
         raise UserError(
-            f"{task} pays {reward[0, 0]:g} at all of the {len(reward)} labelled states, which says nothing of its "
-            "skill: label more of them with --infer"
+            f"no skill can be inferred: the reward of {task} is {reward[0, 0]:g} at all {len(reward)} labelled states; "
+            "label more states with --infer"
         )
     inputs = (torch.from_numpy(np.ascontiguousarray(part)).to(agent.device) for part in (labelled.next_obs, reward))
     skill = agent.objective.infer_skill(*inputs)
     if skill is None or not bool(torch.isfinite(skill).all()):
-        raise UserError(f"the rewards of {task} at the {len(reward)} labelled states name no skill: label more of them")
+        raise UserError(
+            f"no skill can be inferred from the rewards of {task} at {len(reward)} labelled states: label more of them"
+        )
     return np.asarray(skill.cpu().numpy(), np.float32)
 
 

@@ -17,7 +17,7 @@ from cic.core.types import Spaces
 from cic.learning.replay import Replay
 from cic.runs.folder import Run
 from cic.training import relabelled_replay
-from cic.training.relabelled_replay import Prior, experienced
+from cic.training.relabelled_replay import RelabelledReplay, latest_steps
 from cic.training.settings import finetune_defaults
 
 GAMMA = 0.9
@@ -54,9 +54,9 @@ def test_only_what_happened_is_sampled_and_all_of_it(
     lengths: list[list[int]], capacity: int, nstep: int, ends: bool
 ) -> None:
     replay = lived(lengths, capacity, ends)
-    steps = experienced(replay.state())
+    steps = latest_steps(replay.state())
     assert len(steps["obs"]) == len(replay)
-    other = Replay.of(**steps, skill_dim=2, nstep=nstep, gamma=GAMMA)
+    other = Replay.from_steps(**steps, skill_dim=2, nstep=nstep, gamma=GAMMA)
     starts = np.flatnonzero(other.valid)
     batch = other.gather(starts)
     copy, episode, time = batch.obs.numpy().T.astype(int)
@@ -72,7 +72,7 @@ def test_only_what_happened_is_sampled_and_all_of_it(
 
 def test_of_a_long_life_the_latest_steps_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relabelled_replay, "LATEST", 20)
-    steps = experienced(lived([[7], [5]], 100, False).state())
+    steps = latest_steps(lived([[7], [5]], 100, False).state())
     whole = lived([[7], [5]], 100, False)
     assert len(steps["obs"]) <= 20
     assert steps["obs"][-1].tolist() == whole.obs.reshape(2, 100, 3)[1, whole.written[1] - 1].tolist()
@@ -83,7 +83,12 @@ def random_steps(count: int = 4_000) -> dict[str, Any]:
     obs = rng.normal(size=(count, 3)).astype(np.float32) * [1, 10, 100]
     final = np.arange(count) % 50 == 49
     action = rng.uniform(-1, 1, (count, 1)).astype(np.float32)
-    return {"obs": obs.astype(np.float32), "action": action, "terminated": np.zeros(count, np.bool_), "final": final}
+    return {
+        "obs": obs.astype(np.float32),
+        "action": action,
+        "terminated": np.zeros(count, np.bool_),
+        "episode_end": final,
+    }
 
 
 def paid(obs: Any) -> Any:
@@ -93,7 +98,7 @@ def paid(obs: Any) -> Any:
 
 def test_rewards_are_what_the_labels_say_of_the_next_observation() -> None:
     steps, rng = random_steps(), np.random.default_rng(1)
-    known = Prior(steps, SPACES, 2, nstep=3, gamma=GAMMA)
+    known = RelabelledReplay(steps, SPACES, 2, nstep=3, gamma=GAMMA)
     seen = (rng.normal(size=(3_000, 3)) * [1, 10, 100]).astype(np.float32)
     known.label(seen, paid(seen), seed=0)
     starts = np.flatnonzero(known.replay.valid)
@@ -105,7 +110,7 @@ def test_rewards_are_what_the_labels_say_of_the_next_observation() -> None:
 
 
 def test_a_constant_reward_is_that_constant_and_numbers_that_are_none_are_left_out() -> None:
-    known = Prior(random_steps(), SPACES, 2, nstep=1, gamma=GAMMA)
+    known = RelabelledReplay(random_steps(), SPACES, 2, nstep=1, gamma=GAMMA)
     seen = np.zeros((10, 3), np.float32)
     known.label(seen, np.where(np.arange(10) < 3, np.nan, 7.0), seed=0)
     np.testing.assert_allclose(known.replay.reward[:-1], 7.0)
@@ -114,7 +119,7 @@ def test_a_constant_reward_is_that_constant_and_numbers_that_are_none_are_left_o
 
 
 def test_it_is_told_anew_when_half_as_much_again_is_known() -> None:
-    known = Prior(random_steps(), SPACES, 2, nstep=1, gamma=GAMMA)
+    known = RelabelledReplay(random_steps(), SPACES, 2, nstep=1, gamma=GAMMA)
     assert known.due(1)
     known.label(np.zeros((100, 3), np.float32), np.zeros(100, np.float32), seed=0)
     assert not known.due(149)
@@ -125,15 +130,15 @@ def test_it_is_told_anew_when_half_as_much_again_is_known() -> None:
 def test_steps_that_do_not_fit_are_refused(change: str) -> None:
     steps = random_steps(60)
     if change == "missing":
-        del steps["final"]
+        del steps["episode_end"]
     elif change == "nan":
         steps["obs"][3, 1] = np.nan
     elif change == "short":
-        steps["final"][:] = True
+        steps["episode_end"][:] = True
     else:
         steps[change] = steps[change][:-1]
     with pytest.raises(UserError, match="add --prior-data 0"):
-        Prior(steps, SPACES, 2, nstep=3, gamma=GAMMA)
+        RelabelledReplay(steps, SPACES, 2, nstep=3, gamma=GAMMA)
 
 
 @pytest.fixture
@@ -153,13 +158,13 @@ def test_the_share_comes_from_the_pretraining_and_the_folder_stands_alone(
     skills: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: None
 ) -> None:
     copied, drawn = shutil.copytree(skills, tmp_path / "skills"), []
-    sample = Prior.sample
+    sample = RelabelledReplay.sample
 
-    def watched(self: Prior, batch: int, rng: np.random.Generator) -> Any:
+    def watched(self: RelabelledReplay, batch: int, rng: np.random.Generator) -> Any:
         drawn.append(batch)
         return sample(self, batch, rng)
 
-    monkeypatch.setattr(Prior, "sample", watched)
+    monkeypatch.setattr(RelabelledReplay, "sample", watched)
     plain = cic.finetune(copied, "reach_top_left", out=tmp_path / "plain", **SMALL)
     assert not drawn
     mixed = cic.finetune(copied, "reach_top_left", out=tmp_path / "mixed", prior_data=0.25, **SMALL)
