@@ -15,7 +15,7 @@ from cic.core.errors import UserError
 from cic.core.types import Batch, Needs, Spaces
 from cic.learning.networks import mlp
 from cic.learning.objectives import Objective, SkillSpace, base, get_objective, objectives
-from cic.learning.validate import check_contract
+from cic.learning.validate import check_objective
 from cic.training.loop import Diverged
 
 SMALL: dict[str, Any] = {"scale": "smoke", "hidden": 8, "batch": 8, "quiet": True}
@@ -138,7 +138,7 @@ def test_a_good_one_passes_and_is_as_it_was() -> None:
     torch.manual_seed(3)
     method = Good(Spaces(2, 2), 4, None)
     before, draws = {name: value.clone() for name, value in method.state_dict().items()}, torch.get_rng_state()
-    check_contract(method, "good")
+    check_objective(method, "good", torch.device("cpu"))
     assert all(torch.equal(value, before[name]) for name, value in method.state_dict().items())
     assert torch.equal(torch.get_rng_state(), draws)
     assert all(weight.grad is None for weight in method.parameters())
@@ -150,7 +150,7 @@ def test_every_method_keeps_its_contract_and_its_state(name: str) -> None:
     cls = get_objective(name)
     method = cls(Spaces(3, 2), 8, cls.Options())
     before = {key: value.clone() for key, value in method.state_dict().items()}
-    check_contract(method, name)
+    check_objective(method, name, torch.device("cpu"))
     assert all(torch.equal(value, before[key]) for key, value in method.state_dict().items())
 
 
@@ -165,7 +165,7 @@ def test_an_objective_gets_what_it_declares() -> None:
             seen.update({name: tuple(value.shape) for name, value in batch.extras.items()})
             return super().loss(batch)
 
-    check_contract(Wants(Spaces(2, 2), 4, None), "wants")
+    check_objective(Wants(Spaces(2, 2), 4, None), "wants", torch.device("cpu"))
     shapes = {"first_obs": (16, 2), "skill_end": (16, 1), "path": (16, 5, 2), "goal": (16, 2), "random_goal": (16, 2)}
     assert seen == shapes
 
@@ -178,7 +178,7 @@ def test_a_critic_of_its_own_may_be_paid_in_features() -> None:
         def make_critic(self) -> Any:
             return super().make_critic()
 
-    check_contract(Features(Spaces(2, 2), 4, None), "features")
+    check_objective(Features(Spaces(2, 2), 4, None), "features", torch.device("cpu"))
 
 
 @dataclass(frozen=True)

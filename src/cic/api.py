@@ -24,7 +24,7 @@ from cic.core.types import Array
 from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent
 from cic.learning.objectives import NoOptions, get_objective
-from cic.learning.validate import check_contract
+from cic.learning.validate import check_objective
 from cic.runs.folder import Inheritance, ReplayUnusable, Run
 from cic.runs.provenance import provenance
 from cic.runs.storage import Arrays
@@ -427,7 +427,7 @@ def _parts(config: Any) -> tuple[Agent, VectorEnv]:
         check_memory(config, env.spaces, len(env.tasks))
         agent = make_agent(config, env.spaces)
         if config.intrinsic:
-            check_contract(agent.objective, config.objective)
+            check_objective(agent.objective, config.objective, agent.device)
             require(
                 getattr(config.options, "plane", ()) is not None,
                 f"{config.objective} counts over a plane, and {config.domain} names none: say which entries of its "

@@ -34,7 +34,7 @@ class LiveMetrics:
     """Evaluates steps with a copy of the objective, whose running statistics stay unchanged."""
 
     def __init__(self, agent: LoadedAgent, reference: ReferencePaths, seed: int = 0) -> None:
-        self._objective = copy.deepcopy(agent.agent.objective).cpu().eval()
+        self._objective = copy.deepcopy(agent.agent).cpu().eval().objective  # FB's refers to the critic of the agent
         self._kept = {name: value.clone() for name, value in self._objective.named_buffers()}
         self._needs, self._nstep = self._objective.needs, agent.nstep
         rng = np.random.default_rng(seed)

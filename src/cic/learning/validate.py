@@ -1,6 +1,6 @@
-"""What a method promises, checked once before training: most of these mistakes would otherwise train in silence.
+"""Checks of an objective before training. Most of these mistakes would otherwise train without an error.
 
-The check works on a copy and on draws of its own, so that a run is the same bits with or without it.
+The check uses a copy of the objective and its own random numbers, so it does not change a run.
 """
 
 from __future__ import annotations
@@ -24,21 +24,24 @@ T = TypeVar("T")
 ROWS = 16
 
 
-def check_contract(objective: Objective, name: str) -> None:
-    """Raise a sentence that names the file if `loss`, `reward`, `prepare` or the skills are not as they must be."""
-    _Check(copy.deepcopy(objective).cpu(), name).run()
+def check_objective(objective: Objective, name: str, device: torch.device) -> None:
+    """Raise a `UserError` that names the file if `loss`, `reward`, `prepare` or the skills are not as required.
+
+    The check runs on the device on which the objective is trained.
+    """
+    _Check(copy.deepcopy(objective), name, device).run()
 
 
 class _Check:
-    def __init__(self, objective: Objective, name: str) -> None:
-        self.objective, self.name = objective, name
+    def __init__(self, objective: Objective, name: str, device: torch.device) -> None:
+        self.objective, self.name, self.device = objective, name, device
         self.file = Path(inspect.getsourcefile(type(objective)) or "?")
 
     def run(self) -> None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            batch = self._call("skills", lambda: _batch(self.objective, ROWS))
-            generator = torch.Generator().manual_seed(0)
+            batch = self._call("skills", lambda: _batch(self.objective, ROWS)).to(self.device)
+            generator = torch.Generator(self.device).manual_seed(0)
             with torch.no_grad():
                 batch = self._call("prepare", lambda: self.objective.prepare(batch, generator))
             self._require(isinstance(batch, Batch), "prepare(batch, generator) must return a Batch")
@@ -86,7 +89,7 @@ class _Check:
                 what = "has parameters to learn, so it needs" if method == "loss" else "needs"
                 raise self._error(f"it {what} a method {method}(batch)") from error
             raise self._failed(method, error) from error
-        except Exception as error:  # whatever the user's code does
+        except Exception as error:  # the code of a plug-in can raise anything
             raise self._failed(method, error) from error
 
     def _failed(self, method: str, error: Exception) -> UserError:
@@ -94,12 +97,12 @@ class _Check:
         where = f" (line {lines[-1]})" if lines else ""
         return self._error(f"its {method} fails{where}: {type(error).__name__}: {' '.join(str(error).split())[:200]}")
 
-    def _require(self, condition: bool, sentence: str) -> None:
+    def _require(self, condition: bool, message: str) -> None:
         if not condition:
-            raise self._error(sentence)
+            raise self._error(message)
 
-    def _error(self, sentence: str) -> UserError:
-        return UserError(f'{self.file.name}, objective "{self.name}": {sentence}')
+    def _error(self, message: str) -> UserError:
+        return UserError(f'{self.file.name}, objective "{self.name}": {message}')
 
 
 def _kind(value: Any) -> str:
@@ -107,7 +110,7 @@ def _kind(value: Any) -> str:
 
 
 def _batch(objective: Objective, rows: int) -> Batch:
-    """Normal noise in the shape of what the objective asks for."""
+    """A batch of normal noise with the extras that the objective needs."""
     spaces: Spaces = objective.spaces
     rng = np.random.default_rng(0)
 

@@ -70,9 +70,6 @@ class Learner(nn.Module):
         self.actor = actor
         self.critic = critic
         self.target = copy.deepcopy(critic).requires_grad_(False)
-        self._targets: list[tuple[list[Tensor], list[Tensor]]] = [
-            (list(self.target.parameters()), list(critic.parameters()))
-        ]
 
     @classmethod
     @abstractmethod
@@ -114,6 +111,14 @@ class Learner(nn.Module):
             self.critic.trunk.load_state_dict(_below("critic.trunk.", weights))
         self.target.load_state_dict(self.critic.state_dict())
 
+    def targets(self) -> list[tuple[nn.Module, nn.Module]]:
+        """Return each target network with its source."""
+        return [(self.target, self.critic)]
+
+    @cached_property
+    def _target_weights(self) -> list[tuple[list[Tensor], list[Tensor]]]:
+        return [(list(target.parameters()), list(source.parameters())) for target, source in self.targets()]
+
     @torch.no_grad()
     def update_targets(self, *, actor: bool) -> None:
         """Polyak averaging: move every target by `tau` towards its source, or by `tau_alone` without the actor.
@@ -121,7 +126,7 @@ class Learner(nn.Module):
         Values need about 1/tau · 1/(1 − γⁿ) updates to propagate through n-step bootstrapping: 3,300 in URLB.
         """
         rate = self.config.tau if actor else self.config.tau_alone
-        for targets, sources in self._targets:
+        for targets, sources in self._target_weights:
             torch._foreach_lerp_(targets, sources, rate)
 
 

@@ -50,7 +50,6 @@ class TD3(Learner):
     def __init__(self, config: TD3Config, actor: nn.Module, critic: Critic) -> None:
         super().__init__(config, actor, critic)
         self.target_actor = copy.deepcopy(actor).requires_grad_(False)
-        self._targets.append((list(self.target_actor.parameters()), list(actor.parameters())))
         self.updates = 0
 
     @classmethod
@@ -72,6 +71,9 @@ class TD3(Learner):
             "critic": (self.critic_loss, list(self.critic.parameters())),
             "actor": (self.actor_loss, list(self.actor.parameters())),
         }
+
+    def targets(self) -> list[tuple[nn.Module, nn.Module]]:
+        return [*super().targets(), (self.target_actor, self.actor)]
 
     def update(self, batch: Batch, generator: torch.Generator, *, actor: bool = True) -> Metrics:
         clip = self.config.noise_clip

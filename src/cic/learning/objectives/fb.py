@@ -134,7 +134,7 @@ class FB(Objective):
 
     def __init__(self, spaces: Spaces, hidden: int, options: FBOptions) -> None:
         super().__init__(spaces, hidden, options)
-        # The learner owns the critic, B included: a tuple keeps it out of this module's own weights.
+        # The learner owns the critic, with B: it saves, trains and moves it. Inside a tuple it is not a submodule here.
         self._critic = (ForwardBackwardCritic(spaces, options.skill_dim, hidden, options.orthogonality),)
 
     @property
