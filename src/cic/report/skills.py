@@ -6,7 +6,6 @@ shows its policy from several initial states instead.
 
 from __future__ import annotations
 
-import csv
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,28 +15,22 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from cic import envs
 from cic.api import load
 from cic.core.errors import UserError
 from cic.core.types import Array
-from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent
-from cic.learning.objectives import SkillSpace, get_objective
-from cic.report.pictures import frames, recording, skill_choice, trajectory_plots
+from cic.learning.objectives import SkillSpace
+from cic.report.pictures import skill_choice, trajectory_plots
 from cic.report.pictures.options import MAX_TILES, SkillsOptions
 from cic.report.pictures.skill_choice import ShownSkills
-from cic.report.pictures.trajectory_plots import TrajectoryPanel
+from cic.report.pictures.skill_episodes import SkillEpisodes, table, write_csv
+from cic.report.pictures.skill_films import FilmWriter, SkillFilm, evenly
 from cic.runs.folder import Run
 from cic.runs.links import refuse_links
-from cic.training.evaluation import Coverage, Rollout, plane_cells, rollout
+from cic.training.evaluation import rollout
 from cic.training.loading import check_source, config_of, open_env
 from cic.training.progress import Stages
 from cic.training.skill_variance import Diagnosis, diagnose
-
-MAX_STRIPS = 12
-"""Maximum number of rows of a filmstrip."""
-TILE = (200, 150)
-"""Width and height of a frame in filmstrips and films."""
 
 
 @dataclass(frozen=True)
@@ -102,10 +95,10 @@ def describe(
         with stages(f"{len(seeds)} episodes", env.episode_length) as tick:
             skills = np.repeat(shown.skills, starts, axis=0)
             episodes = rollout(agent, env, skills, seed=seeds, watch=True, at_step=tick)
-        found = _SkillEpisodes(opened, agent, env, asked, shown, episodes, starts)
+        found = SkillEpisodes(opened, agent, env, asked, shown, episodes, starts)
         with stages("drawing"):
-            header, rows, notes = _table(found)
-            files = [_write_csv(folder / "skills.csv", found, header, rows), *_write_plots(found, folder, notes[0])]
+            header, rows, notes = table(found)
+            files = [write_csv(folder / "skills.csv", found, header, rows), *_write_plots(found, folder, notes[0])]
         diagnosis, best = _best_skills(found, stages) if several else (None, [])
     finally:
         env.close()
@@ -123,114 +116,10 @@ def _shown_skills(agent: Agent, asked: SkillsOptions) -> ShownSkills:
     return skill_choice.choose(space, asked.count, "grid" if asked.choose == "auto" else asked.choose, asked.seed)
 
 
-@dataclass(frozen=True)
-class _SkillEpisodes:
-    """The played episodes: for each skill one from every initial state."""
-
-    run: Run
-    agent: Agent
-    env: VectorEnv
-    asked: SkillsOptions
-    shown: ShownSkills
-    episodes: Rollout
-    starts: int
-
-    @property
-    def firsts(self) -> list[int]:
-        """The episode of each skill from the first initial state."""
-        return list(range(0, len(self.episodes.lengths), self.starts))
-
-    def panels(self, chosen: Sequence[int]) -> list[TrajectoryPanel]:
-        observations, physics = self.episodes.observations, self.episodes.physics
-        return trajectory_plots.panels(self.env, [observations[i] for i in chosen], [physics[i] for i in chosen])
-
-    @property
-    def lines(self) -> list[npt.NDArray[np.float64]]:
-        return [np.stack(line, axis=1) for line in self.panels(self.firsts)[0].lines]
-
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        """The tasks whose returns are shown."""
-        return (self.env.task,) if self.env.task else self.env.tasks or ("reward",)
-
-    @property
-    def method(self) -> str:
-        return get_objective(config_of(self.run).objective).title
-
-    @property
-    def heading(self) -> str:
-        count, name = len(self.shown.names), self.env.name
-        if self.shown.noun == "start":
-            method = "from scratch" if self.method == "DDPG" else self.method
-            return f"{name}: the policy ({method}) from {count} initial states"
-        what = f"skill {self.shown.names[0]}" if count == 1 else f"{count} skills"
-        return f"{name}: {what} ({self.method})"
-
-    @property
-    def colours(self) -> list[trajectory_plots.Colour]:
-        return trajectory_plots.colours(self.shown.colours, len(self.shown.names))
-
-
-# ---- table -----------------------------------------------------------------------------------------------------------
-
-
-def _table(found: _SkillEpisodes) -> tuple[list[str], list[list[Any]], list[str]]:
-    """Return header and rows with the returns, the distance and the visited cells of each skill, and notes."""
-    env, observations = found.env, [found.episodes.observations[i] for i in found.firsts]
-    together = Coverage(env.coverage, found.agent.spaces.obs)
-    panel, rows = found.panels(found.firsts)[0], []
-    for index, (name, seen, line) in enumerate(zip(found.shown.names, observations, panel.lines, strict=True)):
-        own = Coverage(env.coverage, found.agent.spaces.obs)
-        own.add(seen)
-        together.add(seen)
-        returns = [float(found.episodes.returns[task][found.firsts[index]]) for task in found.tasks]
-        rows.append([name, *returns, _distance(panel, line), own.cells])
-    header = [found.shown.noun or "skill", *found.tasks, _distance_name(panel), "cells"]
-    rows.append(["together", *(["-"] * (len(header) - 2)), together.cells])
-    info = envs.domains().get(env.domain)
-    if info is not None and info.cell is not None:
-        header.append(f"{info.cell:g}×{info.cell:g}")
-        for row, part in zip(rows, [*([one] for one in observations), observations], strict=True):
-            row.append(plane_cells(part, info.plane, info.cell))
-    distance = "length of the path" if panel.plane else "difference between the last and the first step"
-    return (
-        header,
-        rows,
-        [
-            f"Visited: {together.fraction:.1%} of {together.of}.",
-            f"{_distance_name(panel)}: {distance}.",
-        ],
-    )
-
-
-def _distance(panel: TrajectoryPanel, line: tuple[Any, Any]) -> float:
-    if not panel.plane:
-        return float(line[1][-1] - line[1][0])
-    return float(np.linalg.norm(np.diff(np.stack(line, axis=1), axis=0), axis=1).sum())
-
-
-def _distance_name(panel: TrajectoryPanel) -> str:
-    if not panel.plane:
-        return panel.y
-    unit = panel.y.rpartition(" (")[2].rstrip(")") if panel.y.endswith(")") else ""
-    return f"path ({unit})" if unit else "path"
-
-
-def _write_csv(path: Path, found: _SkillEpisodes, header: list[str], rows: list[list[Any]]) -> Path:
-    """Write the table with the vector of each skill, in the form that `--skill` accepts."""
-    vectors = [" ".join(repr(float(value)) for value in skill) for skill in found.shown.skills]
-    vectors += [""] * (len(rows) - len(vectors))
-    with open(path, "w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow([*header, "vector"])
-        writer.writerows([*row, vector] for row, vector in zip(rows, vectors, strict=True))
-    return path
-
-
 # ---- plots and films -------------------------------------------------------------------------------------------------
 
 
-def _write_plots(found: _SkillEpisodes, folder: Path, visited: str) -> list[Path]:
+def _write_plots(found: SkillEpisodes, folder: Path, visited: str) -> list[Path]:
     shown, same = found.shown, "" if found.shown.noun == "start" else ", all from the same initial state"
     caption = [f"Each line is {shown.each}, over a whole episode{same}.", visited]
     if not found.env.drawing:
@@ -238,7 +127,7 @@ def _write_plots(found: _SkillEpisodes, folder: Path, visited: str) -> list[Path
     panels = found.panels(found.firsts)
     files = [trajectory_plots.plot_skills(panels, shown, found.heading, caption, folder / "skills.png")]
     if found.starts > 1:
-        chosen = _evenly(len(shown.names), 6)
+        chosen = evenly(len(shown.names), 6)
         episodes = [found.firsts[i] + start for i in chosen for start in range(found.starts)]
         heading = f"{found.env.name}: the same skill from {found.starts} initial states ({found.method})"
         titles, tints = [shown.title(i) for i in chosen], [found.colours[i] for i in chosen]
@@ -247,18 +136,14 @@ def _write_plots(found: _SkillEpisodes, folder: Path, visited: str) -> list[Path
     return files
 
 
-def _evenly(count: int, most: int) -> list[int]:
-    return sorted({int(i) for i in np.linspace(0, count - 1, min(count, most)).round()})
-
-
-def _write_films(found: _SkillEpisodes, best: Sequence[BestSkill], folder: Path, stages: Stages) -> list[Path]:
+def _write_films(found: SkillEpisodes, best: Sequence[BestSkill], folder: Path, stages: Stages) -> list[Path]:
     """Write filmstrips and films; warn if nothing can be rendered."""
-    shown, chosen = found.shown, _evenly(len(found.shown.names), MAX_TILES)
+    shown, chosen = found.shown, evenly(len(found.shown.names), MAX_TILES)
     seeds = shown.seeds or [found.asked.seed] * len(shown.names)
     task = "reward" if found.env.task or not found.env.tasks else None
-    writer = _FilmWriter(found, stages, folder)
+    writer = FilmWriter(found.agent, found.env.name, found.asked, folder, stages)
     films = {
-        "skills": _Film(
+        "skills": SkillFilm(
             shown.skills[chosen],
             [seeds[i] for i in chosen],
             [shown.title(i) for i in chosen],
@@ -278,24 +163,13 @@ def _write_films(found: _SkillEpisodes, best: Sequence[BestSkill], folder: Path,
     return files
 
 
-@dataclass(frozen=True)
-class _Film:
-    skills: Array
-    seeds: Sequence[int]
-    titles: Sequence[str]
-    tints: Sequence[Sequence[float]]
-    heading: str
-    task: str | None
-    """The task whose running return is shown."""
-
-
-def _best_film(found: _SkillEpisodes, best: Sequence[BestSkill]) -> _Film:
+def _best_film(found: SkillEpisodes, best: Sequence[BestSkill]) -> SkillFilm:
     """Return a film of the best skill for each task; a skill that is best for several tasks appears once."""
     by_skill: dict[bytes, list[BestSkill]] = {}
     for one in best:
         by_skill.setdefault(one.skill.tobytes(), []).append(one)
     groups = list(by_skill.values())
-    return _Film(
+    return SkillFilm(
         np.stack([same[0].skill for same in groups]),
         [found.asked.seed] * len(groups),
         [f"{', '.join(f'{one.task} {one.score:.0f}' for one in same)}: {same[0].name}" for same in groups],
@@ -306,44 +180,10 @@ def _best_film(found: _SkillEpisodes, best: Sequence[BestSkill]) -> _Film:
     )
 
 
-@dataclass(frozen=True)
-class _FilmWriter:
-    """Writes a filmstrip and a film of some skills."""
-
-    found: _SkillEpisodes
-    stages: Stages
-    folder: Path
-
-    def write(self, name: str, film: _Film) -> list[Path]:
-        asked, count = self.found.asked, len(film.skills)
-        film_file = self.folder / f"{name}.{asked.film}"
-        strip_file = self.folder / ("filmstrip.png" if name == "skills" else f"{name}.png")
-        recording.check_format(film_file)
-        env = envs.make(self.found.env.name, num_envs=count, seed=asked.seed, pictures=True)
-        try:
-            steps = recording.seconds_to_steps(env, asked.seconds)
-            strip_columns = recording.strip_steps(env, steps, 8)
-            film_steps, rate = recording.frame_steps(env, steps)
-            needed = {*film_steps, *(step for column in strip_columns for step in column)}
-            with self.stages(f"playing {name}", steps) as tick:
-                played = recording.record(self.found.agent, env, film.skills, film.seeds, TILE, needed, tick)
-            rows = _evenly(count, MAX_STRIPS)
-            with self.stages(f"filmstrip of {name}", len(rows) * len(strip_columns)) as tick:
-                strip = recording.filmstrip(played, strip_columns, rows, film.titles, film.tints, film.heading, tick)
-                frames.save(strip, strip_file)
-            with self.stages(f"film of {name}", len(film_steps) * count) as tick:
-                columns = min(asked.columns or int(np.ceil(np.sqrt(count))), count)
-                shots = recording.grid_film(played, film_steps, film.titles, film.tints, columns, film.task, tick)
-                recording.write_film(shots, rate, film_file)
-        finally:
-            env.close()
-        return [strip_file, film_file]
-
-
 # ---- how much a skill matters ----------------------------------------------------------------------------------------
 
 
-def _best_skills(found: _SkillEpisodes, stages: Stages) -> tuple[Diagnosis | None, list[BestSkill]]:
+def _best_skills(found: SkillEpisodes, stages: Stages) -> tuple[Diagnosis | None, list[BestSkill]]:
     """Measure how much the skill matters with random skills, and find the best skill for each task."""
     asked, space = found.asked, found.agent.objective.skills
     scores = {task: found.episodes.returns[task].reshape(-1, found.starts).mean(axis=1) for task in found.tasks}
