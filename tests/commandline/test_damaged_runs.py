@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -91,6 +92,14 @@ def test_a_config_with_an_unknown_key(copied: Path, error: Error) -> None:
     assert 'unknown field of config.learning "hiden"; did you mean "hidden"?' in error("evaluate", copied)
 
 
+def save_pickle(checkpoint: Path, content: Any) -> None:
+    """In place of the weights, with the right checksum."""
+    torch.save(content, checkpoint / "agent.safetensors")
+    manifest = json.loads((checkpoint / "manifest.json").read_text())
+    manifest["agent.safetensors"] = hashlib.sha256((checkpoint / "agent.safetensors").read_bytes()).hexdigest()
+    (checkpoint / "manifest.json").write_text(json.dumps(manifest))
+
+
 @pytest.mark.parametrize(
     "line", ["evaluate {run}", "finetune {run} --task " + TASK + " --hidden 16", "skills {run} --quiet"]
 )
@@ -101,15 +110,15 @@ def test_a_pickle_where_weights_are_expected_is_refused_and_never_loaded(
         def __reduce__(self) -> Any:
             return Path.touch, (tmp_path / "sprung",)
 
-    torch.save({"learner.actor.trunk.0.weight": Trap()}, copied / "checkpoints" / "000000120" / "agent.safetensors")
+    save_pickle(copied / "checkpoints" / "000000120", {"learner.actor.trunk.0.weight": Trap()})
     message = error(*line.format(run=copied).split())
-    assert "agent.safetensors is a pickle, which can run any code" in message
+    assert "agent.safetensors is not a readable safetensors file" in message
     assert not (tmp_path / "sprung").exists()
 
 
 def test_a_pickle_is_not_resumed_from(unfinished: Path, error: Error) -> None:
-    torch.save({}, unfinished / "checkpoints" / "000000060" / "replay.safetensors")
-    assert "is a pickle" in error("pretrain", "--resume", unfinished)
+    save_pickle(unfinished / "checkpoints" / "000000060", {})
+    assert "never loads pickles" in error("pretrain", "--resume", unfinished)
 
 
 def test_a_finetuning_that_lost_what_it_inherited(tuned: Path, tmp_path: Path, error: Error) -> None:

@@ -1,6 +1,6 @@
-"""`python -m tests.faults --minutes 10 --seed 0`: a campaign; `--fuzz 10000`: forged configs and states instead.
+"""`python -m tests.faults --minutes 10 --seed 0`: inject faults that are drawn at random.
 
-Seeds go up from the given one, an injection each: `--count 1 --seed 1234` repeats one that failed.
+Each injection has the next seed: `--count 1 --seed 1234` repeats one that failed. `--only forged` restricts the kinds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from .campaign import Campaign
-from .fuzz import fuzz
+from .injections import KINDS
 
 
 def main() -> int:
@@ -20,20 +20,19 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so many")
     parser.add_argument("--count", type=int, help="stop after so many injections")
     parser.add_argument("--seed", type=int, default=0, help="of the first injection")
-    parser.add_argument("--fuzz", type=int, help="forge so many configs and states, with right checksums")
+    parser.add_argument("--only", default="", help="inject only faults whose name contains this text")
     parser.add_argument(
         "--home", type=Path, help="where run folders are made; by default the system's temporary folder"
     )
     given = parser.parse_args()
-    if given.count is None and given.fuzz is None and given.minutes == float("inf"):
-        parser.error("say --minutes, --count or --fuzz")
+    if given.count is None and given.minutes == float("inf"):
+        parser.error("one of --minutes and --count is required")
+    kinds = [kind for kind in KINDS if given.only in kind]
+    if not kinds:
+        parser.error(f"--only must be part of a name: {', '.join(KINDS)}")
     with tempfile.TemporaryDirectory(dir=given.home, prefix="faults-") as home:
-        if given.fuzz is not None:
-            report = fuzz(Path(home), given.fuzz, given.seed)
-            print(report)
-            return int(bool(report.failures))
         seeds = itertools.islice(itertools.count(given.seed), given.count)
-        table = Campaign(Path(home)).run(seeds, given.minutes)
+        table = Campaign(Path(home), kinds).run(seeds, given.minutes)
         print(table)
         for seed, kind, name, wrong in table.failures:
             print(f"\nseed {seed}: {kind}: {name}\n{wrong}")

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,15 +42,15 @@ class Table:
 class Campaign:
     """Undisturbed runs are made once each, in `home`."""
 
-    def __init__(self, home: Path) -> None:
-        self.home = home
+    def __init__(self, home: Path, kinds: Sequence[str] = tuple(KINDS)) -> None:
+        self.home, self._kinds = home, kinds
         self._names = [name for name, _ in objectives() if name != "ddpg"]  # it has no reward of its own
         preload()
 
     def draw(self, seed: int) -> tuple[str, Scenario, np.random.Generator]:
         """The kind of fault and the run that a seed means."""
         rng = np.random.default_rng(seed)
-        kind = list(KINDS)[seed % len(KINDS)]
+        kind = self._kinds[seed % len(self._kinds)]
         objective, num_envs = str(rng.choice(self._names)), int(rng.integers(1, 3))
         domain = "point_mass" if rng.random() < 0.2 else "gridworld"
         phase = "pretrain" if domain == "point_mass" or rng.random() < 0.5 else "finetune"

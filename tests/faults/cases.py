@@ -89,8 +89,9 @@ class Case:
 
 
 def sentence(end: End, *codes: int) -> str:
-    """Whether a child ended as it may."""
-    if end.code in codes and "Traceback" not in end.said:
+    """Whether a child ended with one of these codes, without a traceback and without control characters."""
+    printable = all(letter.isprintable() or letter == "\n" for letter in end.said)
+    if end.code in codes and "Traceback" not in end.said and printable:
         return ""
     return f"ended with {end.code}: {end.said[-600:]}"
 

@@ -1,8 +1,9 @@
-"""An environment with exact state that does one odd thing at one step."""
+"""An environment with exact state that misbehaves at one step."""
 
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import Any, ClassVar
 
 import gymnasium
@@ -12,23 +13,12 @@ from cic import envs
 
 
 class Odd(gymnasium.Env[Any, Any]):
-    """A walk on a line, episodes of 9 steps."""
+    """A walk on a line with episodes of 9 steps. At step `at` it does what `how` names."""
 
-    WAYS: ClassVar[list[str]] = [
-        *(
-            "raises",
-            "four",
-            "dict",
-            "text",
-            "nan",
-            "huge",
-            "shape",
-            "array reward",
-            "nan reward",
-            "huge reward",
-            "ends",
-        ),
-    ]
+    WAYS: ClassVar[tuple[str, ...]] = (
+        *("raises", "four", "dict", "text", "nan", "huge", "shape"),
+        *("array reward", "nan reward", "huge reward", "ends"),
+    )
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,))
     action_space = gymnasium.spaces.Box(-1, 1, (1,))
 
@@ -53,6 +43,8 @@ class Odd(gymnasium.Env[Any, Any]):
             return obs, reward, False, over, {}
         if self.how == "raises":
             raise RuntimeError("the motor\nis broken")
+        if self.how.startswith("hangs"):
+            self._hang(stubborn="holds on" in self.how)
         odd: dict[str, Any] = {
             "four": (obs, reward, over, {}),
             "dict": ({"obs": obs}, reward, False, over, {}),
@@ -66,6 +58,16 @@ class Odd(gymnasium.Env[Any, Any]):
             "ends": (obs, reward, "no", over, {}),
         }
         return odd[self.how]
+
+    @staticmethod
+    def _hang(*, stubborn: bool) -> None:
+        print("hangs", flush=True)
+        while True:
+            try:
+                time.sleep(100)
+            except Exception:
+                if not stubborn:
+                    raise
 
 
 def register(how: str, at: int) -> None:

@@ -1,4 +1,4 @@
-"""Run folders from strangers: opening one executes nothing, writes nowhere else and ends in a sentence."""
+"""Untrusted run folders: opening one executes nothing, writes nowhere else and fails with one message."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from cic.runs.folder import Run
 
 from .folders import PRETRAIN, finetune, forge, forge_arrays, forge_state, newest, pretrain, seal, stopped
 
-PAYLOAD = "gymnasium:stranger_payload:Walker-v0"
+PAYLOAD = "gymnasium:untrusted_payload:Walker-v0"
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("strangers")
+    return tmp_path_factory.mktemp("untrusted")
 
 
 @pytest.fixture(scope="module")
@@ -44,14 +44,14 @@ def tuned(home: Path, skills: Path) -> Path:
 
 @pytest.fixture
 def payload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A module that the stranger hopes will be imported; it leaves a file if it is."""
+    """A module that creates a file when it is imported."""
     sprung = tmp_path / "sprung"
     code = f"import pathlib, gymnasium\npathlib.Path({str(sprung)!r}).touch()\n"
     code += "gymnasium.register('Walker-v0', entry_point='gymnasium.envs.classic_control:PendulumEnv')\n"
-    (tmp_path / "stranger_payload.py").write_text(code)
+    (tmp_path / "untrusted_payload.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     yield sprung
-    sys.modules.pop("stranger_payload", None)
+    sys.modules.pop("untrusted_payload", None)
     gymnasium.registry.pop("Walker-v0", None)
 
 
@@ -71,7 +71,7 @@ def test_loading_weights_makes_no_environment(skills: Path, tmp_path: Path, payl
 
 
 @pytest.mark.parametrize("verb", ["evaluate", "skills", "resume", "finetune"])
-def test_no_verb_imports_what_a_run_names(skills: Path, tmp_path: Path, payload: Path, verb: str) -> None:
+def test_no_command_imports_what_a_run_names(skills: Path, tmp_path: Path, payload: Path, verb: str) -> None:
     path = hostile(stopped(skills, tmp_path / "stopped"), tmp_path / "run")
     verbs: dict[str, Callable[[], Any]] = {
         "evaluate": lambda: cic.evaluate(path, episodes=1),
@@ -79,14 +79,14 @@ def test_no_verb_imports_what_a_run_names(skills: Path, tmp_path: Path, payload:
         "resume": lambda: cic.resume(path, quiet=True),
         "finetune": lambda: cic.finetune(path, "walker-run", quiet=True),
     }
-    word = "which has no task" if verb == "finetune" else 'would import the module "stranger_payload".*--trust'
+    word = "which has no task" if verb == "finetune" else 'would import the module "untrusted_payload".*--trust'
     with pytest.raises(UserError, match=word):
         verbs[verb]()
     assert not payload.exists()
 
 
 @pytest.mark.parametrize("how", ["argument", "variable", "command"])
-def test_whoever_knows_the_stranger_may_allow_it(
+def test_trust_allows_the_import(
     skills: Path, tmp_path: Path, payload: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     path = hostile(skills, tmp_path / "run")
@@ -118,17 +118,17 @@ def test_what_a_name_would_run(name: str, word: str | None) -> None:
     assert said is None if word is None else word in str(said)
 
 
-def test_the_users_own_environment_needs_no_permission(tmp_path: Path) -> None:
-    cic.register_env("strangers-own", lambda: gymnasium.make("Pendulum-v1"))
-    path = pretrain(tmp_path / "run", "rnd", "strangers-own", steps=24)
-    assert len(cic.evaluate(path, episodes=1).returns["strangers-own"]) == 1
-    envs.registry._OWN.pop("strangers-own")
-    assert cic.load(path).spaces == (3, 1), "another process, which does not know the name, can still load the weights"
+def test_registered_environment_needs_no_trust(tmp_path: Path) -> None:
+    cic.register_env("registered", lambda: gymnasium.make("Pendulum-v1"))
+    path = pretrain(tmp_path / "run", "rnd", "registered", steps=24)
+    assert len(cic.evaluate(path, episodes=1).returns["registered"]) == 1
+    envs.registry._OWN.pop("registered")
+    assert cic.load(path).spaces == (3, 1), "a process in which the name is not registered can still load the weights"
     with pytest.raises(UserError, match="unknown environment"):
         cic.evaluate(path, episodes=1)
 
 
-def test_a_header_without_sizes_is_refused_for_a_foreign_environment(skills: Path, tmp_path: Path) -> None:
+def test_header_without_sizes_is_refused(skills: Path, tmp_path: Path) -> None:
     path = hostile(skills, tmp_path / "run", "gymnasium:Pendulum-v1")
     for spaces in (
         None,
@@ -176,7 +176,7 @@ def test_resume_writes_through_no_link(skills: Path, tmp_path: Path, name: str) 
     assert {file: file.read_bytes() for file in (precious, *precious.rglob("*")) if file.is_file()} == before
 
 
-def test_a_run_folder_may_itself_be_reached_by_a_link(skills: Path, tmp_path: Path) -> None:
+def test_run_folder_may_be_a_link(skills: Path, tmp_path: Path) -> None:
     stopped(skills, tmp_path / "run")
     (tmp_path / "latest").symlink_to(tmp_path / "run")
     assert cic.resume(tmp_path / "latest", quiet=True).result["step"] == PRETRAIN["steps"]
@@ -192,7 +192,7 @@ def test_pictures_are_not_written_through_a_link(skills: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["config.json", "metrics.jsonl", ".lock", "checkpoints/000000018/state.json"])
-def test_nothing_waits_for_a_fifo(skills: Path, tmp_path: Path, name: str) -> None:
+def test_fifo_is_refused(skills: Path, tmp_path: Path, name: str) -> None:
     path = stopped(skills, tmp_path / "run")
     (path / name).unlink(missing_ok=True)
     os.mkfifo(path / name)
@@ -204,9 +204,7 @@ def test_nothing_waits_for_a_fifo(skills: Path, tmp_path: Path, name: str) -> No
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the device is there")
-def test_without_its_device_a_run_is_loaded_on_the_cpu_and_resume_says_what_to_pass(
-    skills: Path, tmp_path: Path
-) -> None:
+def test_missing_device_loads_on_the_cpu_and_resume_suggests_a_flag(skills: Path, tmp_path: Path) -> None:
     path = stopped(skills, tmp_path / "run")
     forge(path, lambda header: header["config"].__setitem__("device", "cuda"))
     with pytest.warns(UserWarning, match='device "cuda" cannot be used here.*using the CPU'):
@@ -217,7 +215,7 @@ def test_without_its_device_a_run_is_loaded_on_the_cpu_and_resume_says_what_to_p
     assert Run(path).config["device"] == "cuda", "its settings stay what they were"
 
 
-def test_a_generator_of_another_device_begins_anew(skills: Path, tmp_path: Path) -> None:
+def test_generator_of_another_device_restarts(skills: Path, tmp_path: Path) -> None:
     """CUDA's generator has a state of 16 bytes, the CPU's one of 5,056: such a run goes on, but not to the bit."""
     path = stopped(skills, tmp_path / "run")
     forge_arrays(newest(path), "optimisers", lambda arrays: arrays.__setitem__("generator", np.zeros(16, np.uint8)))
@@ -229,7 +227,7 @@ def test_a_generator_of_another_device_begins_anew(skills: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("device", ["banana", "meta", "cuda:99", ""])
-def test_a_device_that_is_none_is_the_users_mistake(skills: Path, tmp_path: Path, device: str) -> None:
+def test_unknown_device_is_a_user_error(skills: Path, tmp_path: Path, device: str) -> None:
     with pytest.raises(UserError, match="cannot be used here"):
         pretrain(tmp_path / "run", device=device)
     assert not (tmp_path / "run").exists()
@@ -242,7 +240,7 @@ def test_a_device_that_is_none_is_the_users_mistake(skills: Path, tmp_path: Path
     "skill", ["abc", [1, 2], [[1, 2, 3, 4]], [1, 2, 3, "x"], [1, 2, 3, 1e300], {"a": 1}, 7, [None] * 4]
 )
 @pytest.mark.parametrize("name", ["result.json", "trials.json"])
-def test_an_odd_skill_is_refused_with_a_sentence(tuned: Path, tmp_path: Path, name: str, skill: Any) -> None:
+def test_odd_skill_is_refused(tuned: Path, tmp_path: Path, name: str, skill: Any) -> None:
     path = shutil.copytree(tuned, tmp_path / "run")
     if name == "trials.json":
         (path / "result.json").unlink()
@@ -268,7 +266,7 @@ STATES: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 @pytest.mark.parametrize("change", STATES)
-def test_an_odd_state_is_refused_with_a_sentence(skills: Path, tmp_path: Path, change: str) -> None:
+def test_odd_state_is_refused(skills: Path, tmp_path: Path, change: str) -> None:
     path = stopped(skills, tmp_path / "run")
     forge_state(newest(path), STATES[change])
     lines = (path / "metrics.jsonl").read_bytes()
@@ -278,7 +276,7 @@ def test_an_odd_state_is_refused_with_a_sentence(skills: Path, tmp_path: Path, c
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "timing.jsonl"])
-def test_a_checkpoint_without_its_logs_is_refused_with_a_sentence(skills: Path, tmp_path: Path, name: str) -> None:
+def test_checkpoint_without_its_logs_is_refused(skills: Path, tmp_path: Path, name: str) -> None:
     path = stopped(skills, tmp_path / "run")
     (newest(path) / name).unlink()
     seal(newest(path))
@@ -301,7 +299,7 @@ OUTCOMES: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 @pytest.mark.parametrize("change", OUTCOMES)
-def test_odd_outcomes_of_a_script_are_refused_with_one_message(tuned: Path, tmp_path: Path, change: str) -> None:
+def test_odd_script_outcomes_are_refused(tuned: Path, tmp_path: Path, change: str) -> None:
     path = stopped(tuned, tmp_path / "run")
     forge_state(newest(path), OUTCOMES[change])
     with pytest.raises(UserError, match="does not fit its config"):
@@ -328,7 +326,7 @@ ARRAYS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
 
 
 @pytest.mark.parametrize("change", ARRAYS)
-def test_odd_arrays_are_refused_with_a_sentence(skills: Path, tmp_path: Path, change: str) -> None:
+def test_odd_arrays_are_refused(skills: Path, tmp_path: Path, change: str) -> None:
     path = stopped(skills, tmp_path / "run")
     forge_arrays(newest(path), *ARRAYS[change])
     with pytest.raises(UserError, match=r"does not fit its config|do not fit its config|the state's 'cells' has shape"):
@@ -355,7 +353,7 @@ CONFIGS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
 
 
 @pytest.mark.parametrize("change", CONFIGS)
-def test_an_odd_config_is_refused_with_a_sentence(skills: Path, tmp_path: Path, change: str) -> None:
+def test_odd_config_is_refused(skills: Path, tmp_path: Path, change: str) -> None:
     path = stopped(skills, tmp_path / "run")
     forge(path, lambda header: CONFIGS[change][0](header["config"]))
     with warnings.catch_warnings():
@@ -373,7 +371,7 @@ def test_an_odd_config_is_refused_with_a_sentence(skills: Path, tmp_path: Path, 
         lambda header: header["config"].update(domain="\x1b]0;boo"),
     ],
 )
-def test_no_control_character_of_a_strangers_reaches_the_terminal(
+def test_control_characters_are_replaced_in_messages(
     skills: Path, tmp_path: Path, change: Callable[[dict[str, Any]], Any]
 ) -> None:
     path = shutil.copytree(skills, tmp_path / "run")
