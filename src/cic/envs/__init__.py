@@ -1,4 +1,4 @@
-"""Where experience comes from: `make("walker-run", num_envs=16)`, `register_env`, `domains()`.
+"""Environments: `make("walker-run", num_envs=16)`, `register_env`, `domains()`.
 
 Importing this package imports neither numpy nor Gymnasium nor MuJoCo. `import cic.envs.gymnasium_ids` registers the
 built-in environments with Gymnasium.
@@ -11,7 +11,7 @@ from cic.envs.registry import make, register_env, split_name, would_run
 
 
 def domains() -> dict[str, DomainInfo]:
-    """The built-in domains, without building any physics."""
+    """The built-in domains; no simulator is built."""
     return dict(DOMAINS)
 
 

@@ -1,4 +1,4 @@
-"""A MuJoCo body as seen from outside: where its geoms are, and what a push does to it."""
+"""The poses of MuJoCo bodies, and the effect of a push."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def main_body(model: Any) -> int:
 
 
 def shove(model: Any, data: Any, velocity: Floats) -> Floats:
-    """(nv,): the change in joint velocities by the impulse that would give the free main body this velocity (3,).
+    """(nv,): the change in joint velocities by the impulse that gives the free main body this velocity (3,).
 
-    Where joints hold the body (a planar one cannot leave its plane) only what they allow comes about.
+    Joints may restrict the motion: a planar body cannot leave its plane.
     """
     mujoco.mj_forward(model, data)
     body, jacobian, change = main_body(model), np.zeros((3, model.nv)), np.zeros((1, model.nv))

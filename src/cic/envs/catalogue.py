@@ -1,6 +1,6 @@
-"""What there is, as a table: read without numpy, Gymnasium or MuJoCo, so that `cic envs` and `--help` answer at once.
+"""The table of built-in domains. It imports neither numpy nor Gymnasium nor MuJoCo, so that `cic envs` is fast.
 
-The numbers are facts of the models; a test builds every model and compares.
+A test builds every model and compares the numbers.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from cic.core.paper_scores import experts
 
 
 class Quantity(NamedTuple):
-    """A number that says something about a state: its name and where it is found."""
+    """A number that describes a state: its name, and its place in the observation or the simulator state."""
 
     name: str
     unit: str
     entries: tuple[int, ...]
-    """One entry, or those of the cosine and the sine of an angle, which is then in degrees."""
+    """One entry, or the cosine and the sine of an angle, which is then in degrees."""
     low: float | None = None
     high: float | None = None
-    """Between which it is counted, and drawn in a plane; beyond them belongs to the last cell."""
+    """The range in which it is counted and drawn; values outside belong to the first or last cell."""
     physics: bool = False
     """Entries of `physics()` rather than of the observation."""
     scale: float = 1.0
@@ -32,20 +32,20 @@ class Quantity(NamedTuple):
 
 
 class View(NamedTuple):
-    """One pair of axes of a picture: a quantity over time, or against another."""
+    """One plot: a quantity over time, or against another quantity."""
 
     y: Quantity
     x: Quantity | None = None
     title: str = ""
     smooth: float = 0.0
-    """Seconds of a running mean, for what goes up and down with every step."""
+    """Seconds of a running mean, for quantities that oscillate with every stride."""
 
 
 CORNERS = ("reach_top_left", "reach_top_right", "reach_bottom_left", "reach_bottom_right")
 
 
 class DomainInfo(NamedTuple):
-    """One domain: a body and a world, and the tasks that its physics can reward."""
+    """One domain: a body, its world, and its tasks."""
 
     name: str
     tasks: tuple[str, ...]
@@ -53,18 +53,18 @@ class DomainInfo(NamedTuple):
     action: int
     episode_length: int
     coverage: tuple[Quantity, ...]
-    """The two or three quantities of the observation on which state coverage is counted: those that can be covered."""
+    """The two or three quantities of the observation on which state coverage is counted."""
     about: str
     module: str
-    """Where `create(name, task, num_envs, seed, threads)` is."""
+    """The module with `create(name, task, num_envs, seed, threads)`."""
     plane: tuple[int, ...] = ()
-    """Entries of the observation that say where the body is, if any do."""
+    """The entries of the observation with the position of the body, if any."""
     cell: float | None = None
-    """Side of the cells of that plane in which papers count what skills cover, where they do."""
+    """The side length of the cells of that plane in which papers count coverage, if they do."""
 
     @property
     def experts(self) -> dict[str, float | None]:
-        """The score of a long-trained agent on each task, which normalises returns; None where nobody measured it."""
+        """The score of an expert on each task, which normalises returns; None if unknown."""
         return {task: experts().get(f"{self.name}-{task}") for task in self.tasks}
 
 
@@ -174,7 +174,7 @@ DOMAINS = {
 
 
 def names() -> list[str]:
-    """Every built-in environment: each domain, reward-free, and each of its tasks."""
+    """The names of all built-in environments: each domain (reward-free) and each of its tasks."""
     return [
         name for domain in DOMAINS.values() for name in (domain.name, *(f"{domain.name}-{t}" for t in domain.tasks))
     ]

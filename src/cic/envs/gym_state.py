@@ -1,8 +1,8 @@
-"""Saving and restoring environments that are not ours, as arrays.
+"""Save and restore the state of Gymnasium environments as arrays.
 
-Exact if every layer is known: inside, one of Gymnasium's MuJoCo environments; around it, wrappers that keep nothing,
-and time limits, whose counters are saved. A layer that offers `get_state() -> dict[str, array]` and `set_state(dict)`
-itself is known too. Of all others only the random generator and the time limits are carried over.
+The state is exact if every layer is known: one of Gymnasium's MuJoCo environments, wrappers without a state, time
+limits, and layers with the methods `get_state() -> dict[str, array]` and `set_state(dict)`. For all others only the
+random generator and the time limits are saved.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from cic.envs import random_state
 
 Arrays = dict[str, npt.NDArray[Any]]
 
-KEEP_NOTHING = (
+STATELESS_WRAPPERS = (
     *(wrappers.OrderEnforcing, wrappers.PassiveEnvChecker, wrappers.ClipAction, wrappers.RescaleAction),
     *(wrappers.ClipReward, wrappers.DtypeObservation, wrappers.FilterObservation, wrappers.FlattenObservation),
     *(wrappers.RescaleObservation, wrappers.ReshapeObservation, wrappers.RepeatAction),
-    wrappers.RecordEpisodeStatistics,  # it writes into `info`, which is not passed on
+    wrappers.RecordEpisodeStatistics,  # it only writes to `info`, which is not used
 )
-"""Wrappers without a past. `TransformObservation` and its like are not among them: they call the user's function."""
+"""Wrappers without a state. `TransformObservation` and similar ones are missing: they call the user's function."""
 
 
 def mujoco_physics(env: gymnasium.Env[Any, Any]) -> tuple[Any, Any] | None:
@@ -37,12 +37,12 @@ def mujoco_physics(env: gymnasium.Env[Any, Any]) -> tuple[Any, Any] | None:
 
 
 def is_exact(env: gymnasium.Env[Any, Any]) -> bool:
-    """Whether `load` continues bit for bit."""
+    """Whether `load` continues bit-exactly."""
     return all(_is_known(layer) for layer in _layers(env))
 
 
 def save(env: gymnasium.Env[Any, Any]) -> Arrays:
-    """What is known of the environment's future."""
+    """The known state of the environment."""
     state: Arrays = {"elapsed": np.array([limit._elapsed_steps or 0 for limit in _time_limits(env)], np.int64)}
     generator = env.unwrapped._np_random
     if generator is not None and isinstance(generator.bit_generator, np.random.PCG64):
@@ -57,8 +57,8 @@ def save(env: gymnasium.Env[Any, Any]) -> Arrays:
 
 
 def load(env: gymnasium.Env[Any, Any], state: Arrays) -> None:
-    """Put the environment where `save` found the other one."""
-    env.reset()  # a fresh one refuses to step, whatever its state
+    """Restore the state that `save` returned."""
+    env.reset()  # a new environment refuses to step before its first reset
     for limit, elapsed in zip(_time_limits(env), state["elapsed"], strict=True):
         limit._elapsed_steps = int(elapsed)
     if "generator" in state:
@@ -73,7 +73,7 @@ def load(env: gymnasium.Env[Any, Any], state: Arrays) -> None:
 
 
 def _layers(env: Any) -> Iterator[Any]:
-    """The wrappers, from outside, and at last the environment itself."""
+    """The wrappers from the outermost inwards, then the environment itself."""
     while isinstance(env, gymnasium.Wrapper):
         yield env
         env = env.env
@@ -84,8 +84,8 @@ def _is_known(layer: Any) -> bool:
     if _offers_state(layer):
         return True
     if isinstance(layer, gymnasium.Wrapper):
-        return type(layer) in (*KEEP_NOTHING, wrappers.TimeLimit)  # a subclass may keep more
-    # A subclass of the user's may keep more than the physics.
+        return type(layer) in (*STATELESS_WRAPPERS, wrappers.TimeLimit)  # a subclass may have more state
+    # A subclass of the user's may have more state than the physics.
     return mujoco_physics(layer) is not None and type(layer).__module__.startswith("gymnasium.envs.mujoco.")
 
 
@@ -98,7 +98,7 @@ def _time_limits(env: Any) -> list[Any]:
 
 
 def _derived_fields(data: Any) -> Arrays:
-    """The arrays of `MjData` whose sizes are fixed: rewards may compare one with its value before the step."""
+    """The arrays of `MjData` with fixed sizes: a reward may compare one with its value before the step."""
     fields = {name: getattr(data, name) for name in dir(data) if not name.startswith(("_", "efc_", "iefc_", "contact"))}
     return {
         name: value for name, value in fields.items() if isinstance(value, np.ndarray) and value.dtype == np.float64

@@ -12,7 +12,7 @@ from cic.envs.catalogue import DOMAINS, names
 
 
 def ids() -> list[str]:
-    """Every id that is registered, the reward-free domains among them."""
+    """All registered ids, including the reward-free domains."""
     return [f"cic/{name}-v0" for name in names()]
 
 

@@ -1,4 +1,4 @@
-"""Quantities of the catalogue as numbers: of an episode's observations and of what the simulator keeps."""
+"""The values of the catalogue's quantities, from observations or simulator states."""
 
 from __future__ import annotations
 

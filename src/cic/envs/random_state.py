@@ -1,6 +1,6 @@
-"""Random generators as integer arrays, so that a state file holds arrays and nothing else.
+"""Random generators as integer arrays, so that a state consists of arrays only.
 
-The suite draws from `numpy.random.RandomState`, as dm_control does: the same seed gives the same initial states.
+The suite uses `numpy.random.RandomState`, as dm_control does: the same seed gives the same initial states.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ def pack(random: np.random.RandomState) -> Ints:
 
 
 def unpack(random: np.random.RandomState, packed: Ints) -> None:
-    """Put `random` where `pack` found the other one."""
+    """Restore the state that `pack` returned."""
     packed = np.asarray(packed, np.int64)
-    if not 0 <= packed[624] <= 624:  # numpy believes it and reads beyond the words
-        raise ValueError(f"{packed[624]} is no position of a Mersenne twister")
+    if not 0 <= packed[624] <= 624:  # numpy does not check it and would read beyond the array
+        raise ValueError(f"{packed[624]} is not a position of a Mersenne twister")
     gauss = float(packed[626:].view(np.float64)[0])
     random.set_state(("MT19937", packed[:624].astype(np.uint32), int(packed[624]), int(packed[625]), gauss))
 
@@ -41,7 +41,7 @@ def pack_generator(generator: np.random.Generator) -> Ints:
 
 
 def unpack_generator(packed: Ints) -> np.random.Generator:
-    """The generator that `pack_generator` saw."""
+    """The generator that `pack_generator` packed."""
     words = [int(w) for w in np.ascontiguousarray(packed, np.int64).view(np.uint64)]
     generator = np.random.Generator(np.random.PCG64())
     generator.bit_generator.state = {

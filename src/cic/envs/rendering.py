@@ -1,7 +1,7 @@
-"""Pictures of the physics, through `mujoco.Renderer`, and keeping OpenGL out of everything else.
+"""Images of MuJoCo states by `mujoco.Renderer`. Nothing else in cic needs OpenGL.
 
-Which OpenGL to use is decided when the first picture is drawn: EGL unless there is a display or `MUJOCO_GL` says
-otherwise. Without the libraries only pictures are missing.
+The first image selects the OpenGL platform: EGL, unless there is a display or `MUJOCO_GL` is set. Without the libraries
+only images are unavailable.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NO_OPENGL = "rendering needs OpenGL ({error}); on Debian: apt install libegl1 l
 
 
 class Renderer:
-    """Draws states of one model at one size, from one camera. It has a copy of the model for itself."""
+    """Draws states of one model in one size, from one camera. It uses its own copy of the model."""
 
     def __init__(self, model: Any, width: int, height: int, camera: str | None = None, *, plain: bool = False) -> None:
         self._model = model = copy.copy(model)
@@ -52,7 +52,7 @@ class Renderer:
         _close_at_exit(self)
 
     def picture(self, state: Floats, ghosts: Sequence[Floats] = ()) -> npt.NDArray[np.uint8]:
-        """(height, width, 3) of a state that begins with the positions of all joints, before it ghosts of others."""
+        """An image (height, width, 3) of a state, with ghosts. A state starts with the positions of all joints."""
         self._place(state)
         self._renderer.update_scene(self._data, camera=self._camera)
         for index, ghost in enumerate(ghosts):
@@ -66,7 +66,7 @@ class Renderer:
         mujoco.mj_camlight(self._model, self._data)
 
     def _add_ghost(self, state: Floats, strength: float) -> None:
-        """What can move, seen through."""
+        """Add the movable bodies of a state, semi-transparent."""
         self._place(state)
         scene, moving = self._renderer.scene, int(mujoco.mjtCatBit.mjCAT_DYNAMIC)
         first = scene.ngeom
@@ -85,7 +85,7 @@ class Renderer:
 
 
 def _widen_floors(model: Any) -> None:
-    """Floors that begin at the start are drawn behind it too: skills go both ways."""
+    """Draw floors that begin at the start position behind it too, because skills move in both directions."""
     for geom in np.flatnonzero(model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE):
         place, size = abs(model.geom_pos[geom, 0]), model.geom_size[geom, 0]
         if model.geom_bodyid[geom] == 0 and 0 < size - place < 5 < size:
@@ -96,10 +96,10 @@ _open: weakref.WeakSet[Renderer] = weakref.WeakSet()
 
 
 def _close_at_exit(renderer: Renderer) -> None:
-    """Whatever is open at the end is closed before OpenGL goes; MuJoCo's own clean-up is too late and complains."""
+    """Close open renderers before OpenGL is unloaded; MuJoCo's own clean-up runs too late and prints errors."""
     if not _open:
         atexit.unregister(_close_all)
-        atexit.register(_close_all)  # after OpenGL has registered its end, hence called before that
+        atexit.register(_close_all)  # registered after OpenGL's own handler, and so called before it
     _open.add(renderer)
 
 
@@ -109,7 +109,7 @@ def _close_all() -> None:
 
 
 def _renderer_class() -> Any:
-    """`mujoco.Renderer` on EGL where nothing else was asked for: MuJoCo chose when it was imported, without knowing."""
+    """`mujoco.Renderer`, with EGL where there is no display: MuJoCo has chosen a platform when it was imported."""
     from mujoco.rendering.classic import gl_context, renderer
 
     if _headless():
@@ -125,7 +125,7 @@ def _headless() -> bool:
 
 @contextmanager
 def importing_dm_control() -> Iterator[None]:
-    """dm_control picks an OpenGL when it is imported, and fails or complains where there is none or no display."""
+    """Set `MUJOCO_GL` while dm_control is imported, which otherwise fails or warns without a display."""
     if not _headless():
         yield
         return
@@ -138,7 +138,7 @@ def importing_dm_control() -> Iterator[None]:
 
 @contextmanager
 def gymnasium_rendering() -> Iterator[None]:
-    """Gymnasium's MuJoCo environments look for a display first; without one they are told to use EGL."""
+    """Set `MUJOCO_GL` to EGL for Gymnasium's MuJoCo environments if there is no display."""
     if os.environ.get("MUJOCO_GL") in _OFF:
         raise UserError(_NO_OPENGL.format(error="MUJOCO_GL turns it off"))
     if not _headless():
