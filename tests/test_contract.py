@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import re
 import sys
-from collections.abc import Iterator
+from inspect import signature
 
 import numpy as np
 import pytest
@@ -17,14 +17,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from objectives.objective_setup import make_batch
 
+from cic.api import finetune, pretrain, resume
+from cic.commandline.shared import TrainingArguments
 from cic.core.errors import UserError
+from cic.core.setting_names import RUN_SETTINGS
 from cic.core.types import Batch, Spaces
 from cic.learning.agent import Agent, build_agent
-from cic.learning.learners import Learner, base, get_learner, learners, register_learner
+from cic.learning.learners import Learner, LearnerConfig, base, get_learner, learners, register_learner
 from cic.learning.learners.ddpg import DDPG
-from cic.learning.objectives import get_objective, objectives
-from cic.training.selection import SearchConfig
-from cic.training.settings import FinetuneSettings, LoopConfig, PretrainConfig
+from cic.learning.objectives import Objective, get_objective, objectives, register
+from cic.learning.objectives import base as objective_base
+from cic.training.settings import FinetuneConfig, PretrainConfig, SearchConfig
 
 SPACES, BATCH = Spaces(obs=5, action=3), 8
 PAPER = re.compile(r"[A-Z]\w+ (et al\. |& [A-Z]\w+ )?(19|20)\d\d")
@@ -97,27 +100,45 @@ def test_asking_for_the_state_changes_nothing(pair: tuple[str, str], moments: li
 # ---- flags -----------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def _own_registries(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (base, objective_base):
+        monkeypatch.setattr(module, "_REGISTRY", dict(module._REGISTRY))
+
+
 def names(cls: type) -> set[str]:
     return {field.name for field in dataclasses.fields(cls)}
 
 
-def run_level() -> set[str]:
-    """What is a flag of a run whatever its parts, and arguments of the functions that start one."""
-    return names(LoopConfig) | names(PretrainConfig) | {"out", "at", "quiet", "resume"}
+def test_the_reserved_names_are_those_of_settings_and_arguments() -> None:
+    configs = (PretrainConfig, FinetuneConfig, SearchConfig, TrainingArguments)
+    settings = set().union(*map(names, configs), *(set(signature(f).parameters) for f in (pretrain, finetune, resume)))
+    assert (settings | {"runs", "scratch"}) - {"settings"} == RUN_SETTINGS
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_options_collide_with_no_other_flag(objective: str, learner: str) -> None:
-    options = names(get_objective(objective).Options)
-    assert not options & names(get_learner(learner).Config)
-    assert not options & run_level()
+def test_options_of_objective_and_learner_have_different_names(objective: str, learner: str) -> None:
+    assert not names(get_objective(objective).Options) & names(get_learner(learner).Config)
 
 
-@pytest.mark.parametrize("learner", LEARNERS)
-def test_a_learners_settings_collide_with_no_other_flag(learner: str) -> None:
-    own = names(get_learner(learner).Config)
-    assert not own & (run_level() | names(FinetuneSettings) | names(SearchConfig))
+@pytest.mark.parametrize("name", ["steps", "domain", "task", "search_steps", "out"])
+@pytest.mark.usefixtures("_own_registries")
+def test_an_option_named_like_a_setting_of_the_run_is_refused(name: str) -> None:
+    options = dataclasses.make_dataclass("Own", [("width", int, 3), (name, int, 3)], frozen=True)
+    with pytest.raises(UserError, match=f'^objective "mine" cannot be registered: its option "{name}".*rename'):
+        register("mine")(type("Mine", (Objective,), {"Options": options}))
+    config = dataclasses.make_dataclass("Config", [(name, int, 3)], bases=(LearnerConfig,), frozen=True)
+    with pytest.raises(UserError, match=f'^learner "mine" cannot be registered: its option "{name}".*rename'):
+        register_learner("mine")(type("Mine", (DDPG,), {"Config": config}))
+    assert "mine" not in dict(objectives())
+    assert "mine" not in learners()
+
+
+def test_an_option_of_both_objective_and_learner_is_refused() -> None:
+    options = dataclasses.make_dataclass("Own", [("noise", float, 0.1)], frozen=True)
+    with pytest.raises(UserError, match='objective "fixed" and learner "ddpg" both have an option "noise": rename'):
+        build_agent(SPACES, "fixed", options(), "ddpg", get_learner("ddpg").Config())
 
 
 # ---- learners --------------------------------------------------------------------------------------------------
@@ -143,13 +164,7 @@ def test_losses_share_no_weight_and_leave_targets_alone(learner: str) -> None:
     assert {id(w) for w in built.parameters() if w.requires_grad} == {id(w) for w in moved_by}
 
 
-@pytest.fixture
-def _own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
-    return
-
-
-@pytest.mark.usefixtures("_own_registry")
+@pytest.mark.usefixtures("_own_registries")
 def test_a_learner_that_is_registered_elsewhere_is_one_of_them() -> None:
     @register_learner("cautious")
     class Cautious(DDPG):

@@ -201,6 +201,6 @@ def test_a_reward_that_becomes_nan_later_is_blamed_on_the_reward(
             return super().reward(batch) * (torch.nan if self.calls > self.options.after else 1)
 
     config = pretrain_config(objective="late", steps=200)
-    with pytest.raises(Diverged, match=r"the reward is nan by step \d+: look at LateNaN.reward\(batch\)") as error:
+    with pytest.raises(Diverged, match=r"the reward is nan by step \d+: check LateNaN.reward\(batch\)") as error:
         make_loop(tmp_path / "run", "pretrain", config).train()
     assert "--lr" not in str(error.value)

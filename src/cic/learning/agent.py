@@ -6,6 +6,7 @@ representation, then the learner's update. The learner does not depend on the so
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -219,6 +220,10 @@ def build_agent(
     device: str = "cpu",
 ) -> Agent:
     """Create an agent for state observations. Its weights are drawn with `seed`."""
+    if shared := {f.name for f in fields(options)} & {f.name for f in fields(config)}:
+        raise UserError(
+            f'objective "{objective}" and learner "{learner}" both have an option "{min(shared)}": rename one of them'
+        )
     with torch.random.fork_rng(devices=[]):  # initialisation uses torch's global generator
         torch.manual_seed(seed)
         method = get_objective(objective)(spaces, config.hidden, options)

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from cic.core.config import require
 from cic.core.errors import UserError, unknown
+from cic.core.setting_names import require_free_names
 from cic.core.types import Batch, Metrics
 from cic.learning.networks import Critic
 from cic.learning.optim import Adam, GradientStep, Loss
@@ -155,6 +156,7 @@ def register_learner(name: str) -> Callable[[T], T]:
     def add(cls: T) -> T:
         if name in _REGISTRY and _REGISTRY[name].__qualname__ != cls.__qualname__:
             raise UserError(f'learner "{name}" is registered already, by {_REGISTRY[name].__module__}')
+        require_free_names(f'learner "{name}"', cls.Config)
         _REGISTRY[name] = cls
         return cls
 

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from cic.core.config import require
 from cic.core.errors import UserError, unknown
 from cic.core.imports import HINT
+from cic.core.setting_names import require_free_names
 from cic.core.types import Array, Batch, Bools, Metrics, Needs, Spaces
 from cic.learning.networks import Critic
 
@@ -245,6 +246,7 @@ def register(name: str) -> Callable[[T], T]:
             raise UserError(f'objective "{name}" must be a subclass of cic.Objective')
         if not is_dataclass(cls.Options) or not cls.Options.__dataclass_params__.frozen:  # type: ignore[attr-defined]
             raise UserError(f'the Options of objective "{name}" must be a frozen dataclass')
+        require_free_names(f'objective "{name}"', cls.Options)
         if name in _REGISTRY and _REGISTRY[name].__qualname__ != cls.__qualname__:
             raise UserError(f'objective "{name}" is registered already, by {_REGISTRY[name].__module__}')
         cls.title = cls.title or name
