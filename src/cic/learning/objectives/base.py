@@ -7,7 +7,7 @@ carries the module carries them. What is random comes in: `prepare` draws it, fr
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Literal, TypeVar
@@ -200,6 +200,14 @@ class Objective(nn.Module):
 
     def diagnose(self, batch: Batch) -> Metrics:
         """Costlier measures, asked for only when a line is logged."""
+        return {}
+
+    def problems(self, numbers: Mapping[str, float]) -> dict[str, str]:
+        """Return problems that the metrics of a log line show: the name of each, and a message with the remedy.
+
+        Args:
+            numbers: The metrics of `loss` and `diagnose` by name, and those of the learner.
+        """
         return {}
 
     def confidence(self, batch: Batch) -> Tensor | None:

@@ -17,6 +17,7 @@ code does, because it produced the numbers:
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -31,6 +32,8 @@ from cic.learning.objectives.base import Objective, SkillSpace, register
 from cic.learning.particles import RunningStatistics, effective_rank, knn_distances
 
 DIRECTIONS = 8  # numbers of a skill that name a direction
+CHANCE_HITS = 8  # correct guesses in a batch that chance explains: it guesses one on average
+MOST_ROWS = 16_384  # largest batch that is recommended
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ class CIC(Objective):
         },
     }
     scales: ClassVar[dict[str, dict[str, Any]]] = {
-        "smoke": {"loss": "infonce"},  # released degenerates at small batches
+        "smoke": {"loss": "infonce"},  # the released loss collapses with small batches
         "laptop": {"normaliser": "std"},  # by the variance the reward fades within 50,000 steps
     }
     options: CICOptions
@@ -233,8 +236,36 @@ class CIC(Objective):
         return {
             "skill/accuracy": hits.float().mean(),  # of naming the transition's skill among the batch's
             "skill/chance": torch.tensor(1 / len(similarity)),
+            "contrast/cosine": similarity.mean(),  # of all skills with all transitions; −1 is a collapse
             "embedding/effective_rank": effective_rank(self.state(batch.next_obs)),
         }
+
+    def problems(self, numbers: Mapping[str, float]) -> dict[str, str]:
+        """Detect the collapse of the released loss: every skill opposite to every transition, all cosines −1.
+
+        Subtracting e^{1/T} rewards a small sum over the batch, so the loss first drives all cosines to −1. From there
+        it separates skills only if the directions of the embedded skills and transitions correlate by more than
+        c / (B − c), with c = e^{2/T} and batches of B: 0.74 for B = 128 and T = 0.5, 0.27 for B = 256. Where 1/2 or
+        more is necessary, the collapse is reported at once, otherwise if it lasts for a quarter of the pre-training.
+        """
+        if self.options.loss != "released" or not numbers.keys() >= {
+            "contrast/cosine",
+            "skill/accuracy",
+            "skill/chance",
+        }:
+            return {}
+        cosine, chance = numbers["contrast/cosine"], numbers["skill/chance"]
+        if cosine > -0.99 or numbers["skill/accuracy"] > CHANCE_HITS * chance:
+            return {}
+        batch, constant = round(1 / chance), math.exp(2 / self.options.temperature)
+        lasting = batch - constant <= 2 * constant or self.progress >= 0.25
+        enough = 2 ** math.ceil(math.log2(4 * constant))
+        message = (
+            f"CIC's released loss has collapsed: all cosines of skills and transitions are {cosine:.3f}, with batches "
+            f'of {batch} at temperature {self.options.temperature:g}; no skill is learned; use loss="infonce"'
+        )
+        larger = f", or batches of at least {enough}" if batch < enough <= MOST_ROWS else ""
+        return {"contrastive collapse": message + larger} if lasting else {}
 
     @torch.no_grad()
     def confidence(self, batch: Batch) -> Tensor:
