@@ -51,7 +51,9 @@ def test_forged_folders_are_survived() -> None:
 @pytest.mark.timeout(600)
 def test_campaign_detects_missing_checksums() -> None:
     """Without checksums, some damaged runs end with other bytes."""
-    blind = "from cic.runs import storage; storage.checksum = lambda *_: ''; storage._read_sum = lambda *_: ''"
+    blind = (
+        "from cic.runs import jsonl_log, storage; storage.checksum = lambda *_: ''; storage._read_sum = lambda *_: ''"
+    )
     done = tool("--count", "90", "--seed", "0", before=blind)
     assert done.returncode == 1
     assert "damaged newest checkpoint: " in done.stdout
