@@ -40,10 +40,10 @@ from filelock import BaseFileLock
 from cic.core.errors import UserError
 from cic.core.types import Spaces
 from cic.runs.bundled import bundled_agents, locate, refuse_bundled
+from cic.runs.header import FORMAT, current_settings, possible_spaces, read_header
 from cic.runs.jsonl_log import JsonlLog
 from cic.runs.links import refuse_links
 from cic.runs.lock import lock_folder
-from cic.runs.records import FORMATS, KINDS, current_settings
 from cic.runs.storage import (
     Arrays,
     Damaged,
@@ -56,12 +56,10 @@ from cic.runs.storage import (
     write_folder,
     write_json,
 )
-from cic.runs.untrusted_json import plain, read_object
+from cic.runs.untrusted_json import read_object
 
-FORMAT = FORMATS[-1]
 LIBRARY_LIMIT = 256 << 20  # bytes; the library of 128 skills has a few million
 STEPS_LIMIT = 2 << 30  # bytes; 300,000 steps have about 100 MB
-_LARGEST_SPACE = 1_000_000
 _OVERWRITTEN = ("checkpoints", "milestones", "library", "metrics.jsonl", "timing.jsonl", "result.json", "trials.json")
 
 
@@ -99,11 +97,11 @@ class Run:
                 f"the run folder {self.path} {what}: give the folder that `cic pretrain` or `cic finetune` made, "
                 f"or a bundled agent ({', '.join(bundled_agents())})"
             )
-        header = _header(self.path)
+        header = read_header(self.path)
         self.format: int = header["format"]
         self.kind: str = header["kind"]
         self.config: dict[str, Any] = current_settings(header)
-        self.spaces = _spaces(header.get("spaces"))
+        self.spaces = possible_spaces(header.get("spaces"))
         self._discard_from: int | None = header.get("discard_from")
         own = ("format", "kind", "config", "discard_from")
         self.about: dict[str, Any] = {key: header[key] for key in header if key not in own}
@@ -421,28 +419,6 @@ class Run:
         return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
 
 
-def _header(path: Path) -> dict[str, Any]:
-    """The content of config.json, with the fields that every run has."""
-    file = path / "config.json"
-    if not os.path.lexists(file):
-        raise UserError(f"{file} is missing: is {path} a run folder?")
-    header = read_object(file)
-    if isinstance(header, str):
-        raise UserError(f"{path}: {header}")
-    if not {"format", "kind", "config"} <= header.keys():
-        raise UserError(f"{file} is not the config of a run")
-    if header["format"] not in FORMATS:
-        age, way = ("a newer", "upgrade cic") if header["format"] != 1 else ("an earlier", "use that version")
-        raise UserError(
-            f"{path} was made by {age} version of cic ({plain(header.get('version', '?'))}, run format "
-            f"{plain(header['format'])}; this version reads {' and '.join(map(str, FORMATS))}): {way} to open it"
-        )
-    fits = header["kind"] in KINDS and isinstance(header["config"], dict)
-    if not fits or not isinstance(header.get("discard_from"), int | None):
-        raise UserError(f"{file} is not the config of a run")
-    return header
-
-
 def _first_intact(folders: Sequence[Path], part: str, limit: int | None = None) -> Path:
     """The first of `folders` with an intact file of this part. A warning reports each damaged one before it."""
     for folder, following in zip(folders, [*folders[1:], None], strict=True):
@@ -478,11 +454,3 @@ def _steps(folder: Path) -> list[Path]:
     """The folders that are named by a step. `isdigit` alone accepts digits that `int` does not, such as ²."""
     found = [path for path in folder.glob("*") if path.name.isascii() and path.name.isdigit()]
     return sorted(found, key=lambda path: int(path.name))
-
-
-def _spaces(sizes: Any) -> Spaces | None:
-    """The sizes of observations and actions in a header, if they are possible."""
-    if not isinstance(sizes, dict) or sizes.keys() != {"obs", "action"}:
-        return None
-    possible = all(type(size) is int and 1 <= size <= _LARGEST_SPACE for size in sizes.values())
-    return Spaces(**sizes) if possible else None

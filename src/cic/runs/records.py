@@ -17,13 +17,10 @@ from typing import Any
 from cic.core.errors import UserError
 from cic.core.paper_scores import TITLES
 from cic.runs import study_tables
+from cic.runs.header import FORMATS, KINDS, current_settings
 from cic.runs.liveness import is_dead
 from cic.runs.untrusted_json import integer, number, plain, read_object
 
-FORMATS = (2, 3)
-"""The formats of run folders that this version reads. 2: cic 0.2, whose replay and training state differ."""
-KINDS = ("pretrain", "finetune")
-_REMOVED_SETTINGS = ("pull", "pull_updates", "critic_rank", "second_proposal")
 _NOT_RUNS = {"pictures", "measured", "checkpoints", "milestones", "inherited", ".git", "__pycache__"}
 _TITLE_LETTERS = 40
 _STARTING_SECONDS = 600.0
@@ -208,14 +205,6 @@ def _record(folder: Path, name: str, header: dict[str, Any], progress: dict[str,
         command=_text(header, "command"),
         **progress,
     )
-
-
-def current_settings(header: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a run, without those of format 2 that no longer exist. Only training used them."""
-    config: dict[str, Any] = header["config"]
-    if header["format"] == FORMATS[-1]:
-        return config
-    return {name: value for name, value in config.items() if name not in _REMOVED_SETTINGS}
 
 
 def _title(header: dict[str, Any], method: str) -> str:

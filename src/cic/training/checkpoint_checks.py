@@ -64,6 +64,7 @@ def require_like(given: Arrays, own: Arrays) -> None:
 
 
 def require_finite(numbers: Any, name: str) -> None:
+    """Require a list of finite numbers."""
     good = isinstance(numbers, list) and all(type(value) in (int, float) for value in numbers)
     need(good and bool(np.isfinite(np.array(numbers, np.float64)).all()), f"{name} must be a list of finite numbers")
 
