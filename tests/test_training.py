@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import threading
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import torch
 from fakes import (
     FakeAgent,
     FakeEnv,
+    FakeObjective,
     PoisonedAgent,
     Tape,
     WatchedAgent,
@@ -295,6 +298,32 @@ def test_actions_must_be_numbers(tmp_path: Path) -> None:
     loop = make_loop(tmp_path / "run", "pretrain", config, FakeEnv([9]), Lost(), plain_script)
     with pytest.raises(Diverged, match="actions are not finite at step 0: there is no checkpoint yet"):
         loop.train()
+
+
+# ---- problems that the objective reports ------------------------------------------------------------------------
+
+
+class Collapsing(FakeObjective):
+    def problems(self, numbers: Mapping[str, float]) -> dict[str, str]:
+        return {"collapse": "all embeddings are equal; use a larger batch"} if "critic/loss" in numbers else {}
+
+
+def test_a_problem_is_reported_once_also_across_a_resume_and_is_part_of_the_result(tmp_path: Path) -> None:
+    def start() -> Loop[Any]:
+        loop, _ = bare(tmp_path / "run", [50], steps=120)
+        loop.agent.objective = Collapsing(FakeAgent.spaces, 1, None)
+        return loop
+
+    loop = start()
+    loop.env.events[70] = stop()  # type: ignore[attr-defined]
+    message = r"all embeddings are equal; use a larger batch \(step 20\)"
+    with pytest.warns(UserWarning, match=message) as seen, pytest.raises(Interrupted):
+        loop.train()
+    assert len(seen) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = start().train()
+    assert result["problems"] == {"collapse": "all embeddings are equal; use a larger batch (step 20)"}
 
 
 # ---- pre-training ----------------------------------------------------------------------------------------------

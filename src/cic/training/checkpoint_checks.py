@@ -79,6 +79,13 @@ def segment_outcome(value: Any) -> dict[str, Any] | None:
     return dict(value)
 
 
+def texts(value: Any, name: str) -> dict[str, str]:
+    """A mapping from text to text."""
+    good = isinstance(value, dict) and all(type(text) is str for pair in value.items() for text in pair)
+    need(good, f"{name} must be an object of texts")
+    return dict(value)
+
+
 def require_replay(given: Arrays, replay: Replay) -> None:
     """Require the layout of the run's own replay, and lengths and indices that are possible."""
     own = replay.state()

@@ -120,6 +120,8 @@ class Loop(Generic[C]):
         self.running_return = np.zeros((len(self._returns), num_envs))
         self.finished_return = np.zeros(len(self._returns))
         self.finished_count = np.zeros(1, np.int64)
+        self.problems: dict[str, str] = {}
+        """What the objective's metrics showed to be wrong, such as a collapsed representation: name and message."""
         self._outcome: dict[str, Any] | None = None  # of the segment that is being executed
         self._result: dict[str, Any] | None = None
         self._saved_at = -1
@@ -226,6 +228,8 @@ class Loop(Generic[C]):
     def _finish(self) -> dict[str, Any]:
         if self._result is None:
             self._result = self.cursor.result | {"step": self.step}
+            if self.problems:
+                self._result["problems"] = self.problems
             self.checkpoint()
         self.run.write_result(self._result)
         self.run.write_status("finished", self.step)
@@ -319,6 +323,7 @@ class Loop(Generic[C]):
             assert self._batch is not None
             found = self.agent.objective.diagnose(self.agent.encode(self._batch, detached=True))
             numbers |= {name: float(value) for name, value in found.items()}
+            self._report_problems(numbers)
         if self.coverage is not None:
             numbers |= self.coverage.update(self.replay, self.step)
         if self.finished_count[0]:
@@ -334,6 +339,13 @@ class Loop(Generic[C]):
         shown = {label: numbers[key] for key, label in TRAIN_METRICS_SHOWN.items() if key in numbers}
         self.reporter.note(self.step, **shown)
         self._write_heartbeat()
+
+    def _report_problems(self, numbers: dict[str, float]) -> None:
+        """Warn of each problem once; it is also part of the result."""
+        for name, message in self.agent.objective.problems(numbers).items():
+            if name not in self.problems:
+                self.problems[name] = f"{message} (step {self.step:,})"
+                warnings.warn(self.problems[name], stacklevel=2)
 
     def write_metrics(self, numbers: dict[str, float]) -> None:
         self.logs.write({"step": self.step, "update": self.updates} | numbers)
@@ -383,6 +395,7 @@ class Loop(Generic[C]):
             "rng": self.rng.bit_generator.state,
             "script": self.cursor.state(),
             "outcome": self._outcome,
+            "problems": self.problems,
             "result": self._result,
         }
         self.run.save_checkpoint(self.step, tensors, self._arrays(), state, (self.logs.metrics, self.logs.timing))
@@ -430,6 +443,7 @@ class Loop(Generic[C]):
         self.rng.bit_generator.state = state["rng"]
         checkpoint_checks.need(isinstance(state["result"], dict | None), "result must be an object")
         self._result, self._saved_at = state["result"], self.step
+        self.problems = checkpoint_checks.texts(state["problems"], "problems")
         if self._result is None:
             self.cursor.restore(state["script"])
             self._outcome = checkpoint_checks.segment_outcome(state["outcome"])
