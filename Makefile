@@ -51,10 +51,10 @@ format: $(STAMP) ## let ruff mend what it can
 bench: $(STAMP)  ## speed of environments and updates against their floors
 	$(BIN)/python -m benchmarks
 
-generated: $(STAMP) ## write anew what is made from the code: the table behind --help, the API page, the quickstart's output
+generated: $(STAMP) ## update generated files: the table behind --help, the API page, command outputs in docs/
 	$(BIN)/python -m cic.commandline.settings_table
 	$(BIN)/python docs/make_reference.py
-	$(BIN)/python docs/run_quickstart.py
+	$(BIN)/python tests/document_blocks.py
 
 docs: $(STAMP)   ## build the documentation into site/
 	$(BIN)/mkdocs build --strict --quiet
