@@ -149,12 +149,11 @@ def matches(shown: str, output: str) -> bool:
 def _page_state(folder: Path) -> Iterator[ModuleType]:
     """A namespace, a working directory and registries of a page's own."""
     module, before = ModuleType("documentation_page"), os.getcwd()
-    modules = set(sys.modules)
+    sys.modules[module.__name__] = module  # a dataclass looks up its module
     with (
         mock.patch.dict(base._REGISTRY),
         mock.patch.dict(registry._OWN),
         mock.patch.object(imports, "_IMPORTED", []),
-        mock.patch.dict(sys.modules, {module.__name__: module}),
         mock.patch.object(sys, "path", [str(folder), *sys.path]),
         mock.patch.dict(
             os.environ, COLUMNS="80", PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -165,9 +164,9 @@ def _page_state(folder: Path) -> Iterator[ModuleType]:
             yield module
         finally:
             os.chdir(before)
-            for file in folder.glob("*.py"):  # another page may have a file with the same name
-                if file.stem not in modules:
-                    sys.modules.pop(file.stem, None)
+            for key, loaded in list(sys.modules.items()):  # another page may have a file with the same name
+                if loaded is module or Path(getattr(loaded, "__file__", None) or ROOT).parent == folder:
+                    del sys.modules[key]
 
 
 @contextlib.contextmanager
