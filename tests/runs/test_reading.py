@@ -63,7 +63,7 @@ READERS: dict[str, Callable[[Path, Path], Any]] = {
     "export episodes": lambda run, out: write_exorl(episodes_of(run), out),
     "resume a finished run": lambda run, out: cic.resume(run),
 }
-REFUSED = {"resume a finished run": "is finished already", "infer": "pays 0 at all of the 20 labelled states"}
+REFUSED = {"resume a finished run": "is finished already", "infer": "is 0 at all 20 labelled states"}
 """The gridworld's corners are too rare for `infer`, which has read the replay by then."""
 
 
