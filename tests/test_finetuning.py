@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from cic import api
 from cic.core.errors import UserError
 from cic.learning.objectives import get_objective
 from cic.runs.folder import Inheritance, Run
-from cic.runs.storage import read_json
 from cic.training.finetuning import compare, resolve
 from cic.training.library import STATES
 from cic.training.loop import Loop
@@ -195,7 +195,7 @@ def test_a_finetuning_finds_the_library_of_its_pretraining(tmp_path: Path) -> No
     inherited = Run(after).inherited()
     assert inherited is not None
     np.testing.assert_array_equal(inherited.library["paths"], Run(before).library()["paths"])
-    tried = read_json(after / "trials.json")
+    tried = json.loads((after / "trials.json").read_text())
     assert [trial["steps"] for trial in tried["trials"]] == [5] * 8
     assert len({tuple(trial["skill"]) for trial in tried["trials"][2:]}) == 2, "finalists, from three starts each"
     known = inherited.library["skills"].tolist()
