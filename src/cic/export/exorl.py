@@ -2,7 +2,7 @@
 
 Each array has T + 1 rows. Row 0 is the reset: zero action, reward 0, discount 1. Row t is what led to observation t.
 `physics` is the simulator's state, from which ExORL's own loader relabels rewards. Beyond the convention, `skill` is
-what acted and `reward_<task>` what each task of the domain paid.
+the skill that acted and `reward_<task>` the reward of each task of the domain.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from cic.core.errors import UserError
 from cic.export.episodes import Experience
 from cic.learning.replay import Episode
 
-_PAID = "reward_"
+_REWARD = "reward_"
 
 
 def write_exorl(experience: Experience, out: Path | str, task: str | None = None) -> Path:
-    """The folder with the episodes. `task` says whose reward is `reward`; by default what the environment paid."""
+    """Write the episodes and return their folder. `reward` is that of `task`; by default the environment's."""
     domain = experience.environment.partition("-")[0].replace(":", "_").replace("/", "_")
     folder = Path(out) / domain / experience.method / "buffer"
     if folder.exists() and any(folder.iterdir()):
@@ -46,7 +46,7 @@ def _arrays(episode: Episode, task: str | None) -> dict[str, npt.NDArray[Any]]:
         "reward": _after_reset((episode.reward if task is None else episode.task_rewards[task])[:, None]),
         "discount": discount,
     }
-    arrays |= {f"{_PAID}{name}": _after_reset(paid[:, None]) for name, paid in episode.task_rewards.items()}
+    arrays |= {f"{_REWARD}{name}": _after_reset(reward[:, None]) for name, reward in episode.task_rewards.items()}
     if episode.skill.shape[1]:
         arrays["skill"] = np.concatenate([episode.skill[:1], episode.skill])
     if episode.physics is not None:
@@ -80,12 +80,12 @@ def _read(arrays: dict[str, npt.NDArray[Any]], length: int, file: Path) -> Episo
     if short:
         raise UserError(f"{file} should have {length + 1} rows of {short[0]}, not {len(arrays[short[0]])}")
     steps = {name: values[1:] for name, values in arrays.items()}
-    paid = {name.removeprefix(_PAID): values[:, 0] for name, values in steps.items() if name.startswith(_PAID)}
+    rewards = {name.removeprefix(_REWARD): values[:, 0] for name, values in steps.items() if name.startswith(_REWARD)}
     return Episode(
         observation=arrays["observation"],
         action=steps["action"],
         reward=steps["reward"][:, 0],
-        task_rewards=paid,
+        task_rewards=rewards,
         terminated=bool(steps["discount"][-1, 0] == 0),
         skill=steps.get("skill", np.zeros((length, 0), np.float32)),
         physics=arrays.get("physics"),

@@ -21,12 +21,12 @@ from cic.core.errors import UserError
 from cic.export.episodes import Experience
 from cic.learning.replay import Episode
 
-_PAID = "reward_"
+_REWARD = "reward_"
 _ROOT = "MINARI_DATASETS_PATH"
 
 
 def write_minari(experience: Experience, out: Path | str, task: str | None = None) -> Path:
-    """The dataset's folder below `out`. `task` says whose reward it has; by default what the environment paid."""
+    """Write the dataset and return its folder below `out`. The reward is `task`'s, by default the environment's."""
     minari = _minari()
     from minari.data_collector import EpisodeBuffer
 
@@ -55,7 +55,7 @@ def _fields(episode: Episode, task: str | None) -> dict[str, Any]:
     ends = np.zeros((2, len(episode)), np.bool_)
     ends[0 if episode.terminated else 1, -1] = True
     infos: dict[str, npt.NDArray[Any]] = {
-        f"{_PAID}{name}": np.concatenate([[np.float32(0)], paid]) for name, paid in episode.task_rewards.items()
+        f"{_REWARD}{name}": np.concatenate([[np.float32(0)], reward]) for name, reward in episode.task_rewards.items()
     }
     if episode.skill.shape[1]:
         infos["skill"] = np.concatenate([episode.skill[:1], episode.skill])
@@ -80,12 +80,12 @@ def read_minari(folder: Path | str) -> Iterator[Episode]:
     for episode in minari.MinariDataset(data).iterate_episodes():
         infos = episode.infos or {}
         steps = len(episode.rewards)
-        paid = {name.removeprefix(_PAID): values[1:] for name, values in infos.items() if name.startswith(_PAID)}
+        rewards = {name.removeprefix(_REWARD): values[1:] for name, values in infos.items() if name.startswith(_REWARD)}
         yield Episode(
             observation=episode.observations,
             action=episode.actions,
             reward=episode.rewards,
-            task_rewards=paid,
+            task_rewards=rewards,
             terminated=bool(episode.terminations[-1]),
             skill=infos["skill"][1:] if "skill" in infos else np.zeros((steps, 0), np.float32),
             physics=infos.get("physics"),
@@ -108,7 +108,7 @@ def _below(out: Path | str) -> Iterator[None]:
 
 def _minari() -> Any:
     try:
-        import h5py  # noqa: F401  Minari needs it and says so late
+        import h5py  # noqa: F401  Minari needs it and fails late without it
         import minari
     except ImportError:
         raise UserError("Minari's format needs its package: pip install 'cic[export]'") from None

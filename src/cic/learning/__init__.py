@@ -1,1 +1,1 @@
-"""What is learned. Tensors only: no files, no environments."""
+"""Agents, objectives, learners and the replay buffer: tensors only, no files and no environments."""

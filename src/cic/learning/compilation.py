@@ -1,8 +1,8 @@
-"""The one seam for `torch.compile`: it makes pure functions faster, or leaves them as they are and says why.
+"""The one place that uses `torch.compile`: a function is compiled, or stays as it is with a warning.
 
-Compiling CIC's gradients takes about 20 s, or 4 s when torch's cache on disk has them already, and saves 3 to 4 ms per
-update at batch 256 and 2 to 39 ms at the paper's size (`python -m benchmarks updates`). So it pays after some
-5,000 updates, and `auto` turns it on for runs twice as long. On CUDA the same seam uses CUDA graphs (not tested).
+Compiling CIC's gradients takes about 20 s, or 4 s with torch's cache on disk, and saves 3 to 4 ms per update at batch
+256 and 2 to 39 ms at the paper's size (`python -m benchmarks updates`). Compiling saves time from about 5,000 updates;
+`auto` compiles runs of at least twice as many. On CUDA it uses CUDA graphs (not tested).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import torch
 
 Mode = Literal["auto", "on", "off"]
 LONG_RUN = 10_000
-"""Updates from which on `auto` compiles."""
+"""Updates from which `auto` compiles."""
 
 
 def wanted(mode: Mode, updates: int) -> bool:
-    """Does a run of so many updates compile? Not where something is missing for it, and then a line says so."""
+    """Whether a run of this many updates is compiled. Warns if it should be and the machine lacks something."""
     if mode == "off" or (mode == "auto" and updates < LONG_RUN):
         return False
     if lacking := missing():
@@ -34,7 +34,7 @@ def wanted(mode: Mode, updates: int) -> bool:
 
 
 def missing() -> str | None:
-    """What this machine lacks for compiling."""
+    """Return what this machine lacks for compiling, or None."""
     compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
     if not shutil.which(compiler):
         return f"no C++ compiler ({compiler})"
@@ -44,18 +44,20 @@ def missing() -> str | None:
 
 
 class Compiled:
-    """A compiled function. If it does not compile, it and its siblings turn into the plain ones: one warning."""
+    """A compiled function. If compiling fails, this one and its siblings are called as they are, after one warning."""
 
     def __init__(self, function: Callable[..., Any], device: torch.device, siblings: list[Compiled]) -> None:
         import torch._dynamo
 
         torch._dynamo.config.trace_autograd_ops = True  # gradients are part of the graph
-        torch._dynamo.config.recompile_limit = 100  # of sizes in one process
-        warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\._inductor")  # torch's to its authors
+        torch._dynamo.config.recompile_limit = 100  # sizes in one process
+        warnings.filterwarnings(
+            "ignore", category=FutureWarning, module=r"torch\._inductor"
+        )  # addressed to torch's authors
         options: dict[str, Any] = {"cpp_wrapper": True, "compile_threads": 1}
         if device.type == "cuda":
             options = {"triton.cudagraphs": True}
-        # Modules do not change once they are compiled, so nothing asks them at each call (3 % of a small update).
+        # Modules do not change once they are compiled: no guards on them, which saves 3 % of a small update.
         options["guard_filter_fn"] = torch.compiler.skip_guard_on_all_nn_modules_unsafe
         self._plain = function
         self._call = torch.compile(_with_own_code(function), dynamic=False, options=options)
@@ -76,8 +78,8 @@ class Compiled:
 
 
 def _with_own_code(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A copy whose code object is its own. torch keeps compiled graphs by code object, and with no guards on modules
-    the graph of another method's critic would fit this one's inputs (METRA's and then CSF's, both of 2-D skills)."""
+    """Copy a function with its own code object. torch stores compiled graphs by code object, and without guards on
+    modules the graph of another method's critic would accept this one's inputs (METRA's and CSF's, for example)."""
     plain = getattr(function, "__func__", function)
     code = plain.__code__.replace()
     copy = types.FunctionType(code, plain.__globals__, plain.__name__, plain.__defaults__, plain.__closure__)

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 
 class RunningStatistics(nn.Module):
-    """Welford's mean and variance of every number ever seen, as buffers.
+    """Welford's running mean and variance of all values, as buffers.
 
-    Starts at mean 0, variance 1, count 1e-4, as the released code does; a batch's variance is unbiased (n − 1).
+    They start at mean 0, variance 1 and count 1e-4, as in the released code; the variance of a batch is unbiased.
     """
 
     mean: Tensor
@@ -40,11 +40,10 @@ class RunningStatistics(nn.Module):
 
 @torch.no_grad()
 def knn_distances(queries: Tensor, keys: Tensor, k: int) -> Tensor:
-    """(B, k) Euclidean distances to the k nearest rows of `keys`, in no particular order.
+    """Return the Euclidean distances (B, k) to the k nearest rows of `keys`, in no particular order.
 
-    ‖x − y‖² = ‖x‖² + ‖y‖² − 2 x·y is one matrix product instead of a (B, N, D) difference; in double precision, so that
-    cancellation cannot spoil it. Where `queries is keys`, the point itself is among its neighbours, at a distance of
-    exactly 0.
+    ‖x − y‖² = ‖x‖² + ‖y‖² − 2 x·y is one matrix product instead of a (B, N, D) difference; double precision avoids
+    cancellation. If `queries is keys`, each point is its own neighbour, at a distance of exactly 0.
     """
     own = queries is keys
     points = keys.double()
@@ -58,9 +57,9 @@ def knn_distances(queries: Tensor, keys: Tensor, k: int) -> Tensor:
 
 
 def _smallest(values: Tensor, k: int) -> Tensor:
-    """(B, k): the k smallest of each row; `values` are used up.
+    """Return the k smallest values (B, k) of each row. `values` is overwritten.
 
-    On the CPU NumPy's vectorised partition takes a quarter of topk's time.
+    On the CPU, NumPy's vectorised partition takes a quarter of the time of topk.
     """
     if values.device.type == "cpu":
         values.numpy().partition(k - 1, axis=1)

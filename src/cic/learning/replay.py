@@ -11,7 +11,7 @@ Samples therefore cross neither the end of an episode nor the write position of 
 bootstrapped. Episodes shorter than n steps are never sampled. Each distinct skill is stored once.
 `cic.learning.replay_extras` computes what objectives ask for with `Needs`.
 
-This module alone knows the layout of the arrays in a checkpoint: `Replay.load` reads it.
+Only this module depends on the layout of the arrays in a checkpoint. `Replay.load` reads them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Successor features: a critic that says what features are to come, and the skill that a reward is in their terms."""
+"""Successor features: a critic that predicts future features, and the regression of a skill from rewards."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from cic.learning.networks import Critic
 
 
 class SuccessorCritic(Critic):
-    """Heads that say successor features ψ (Barreto et al. 2017); the value of a skill is its product with them.
+    """Heads that predict successor features ψ (Barreto et al. 2017); the value of a skill is its product with them.
 
-    Paid in features (B, D), ψ learns each of them: y = φ + γ ψ'_j(s', a'), j the target head that values the skill
-    least, without the learner's bonus. Paid by a task (B, 1), the product learns alone, as any critic does.
+    With features (B, D) as reward, ψ learns each of them: y = φ + γ ψ'_j(s', a'), where j is the target head with the
+    smaller value for the skill; the learner's bonus is not used. With the reward (B, 1) of a task, the product learns
+    as in any critic.
     """
 
     def forward(self, x: Tensor, action: Tensor, skill: Tensor) -> Tensor:
@@ -36,11 +37,11 @@ class SuccessorCritic(Critic):
 
 
 def least_squares(features: Tensor, reward: Tensor, ridge: float = 0.0) -> Tensor | None:
-    """(dim,): the direction whose product with the features (N, dim) is nearest to the rewards (N, 1), of length 1.
+    """Return the unit vector (dim,) whose product with the features (N, dim) is nearest to the rewards (N, 1).
 
-    In double precision and by the pseudo-inverse, for features that do not span their space. `ridge`, in units of the
-    features' mean square, holds back directions in which they hardly differ. Rewards that say nothing (all zero, as
-    before a sparse task is first solved) give none: a zero skill has no value to learn.
+    The solution uses double precision and the pseudo-inverse, because features may not span their space. `ridge`,
+    relative to the features' mean square, damps directions in which they hardly differ. Rewards without information
+    (all zero, as before a sparse task is first solved) give None: a zero skill has no value to learn.
     """
     x, y = features.double(), reward.double()
     if ridge:
@@ -52,6 +53,6 @@ def least_squares(features: Tensor, reward: Tensor, ridge: float = 0.0) -> Tenso
 
 
 def ridge_of(squares: Tensor, ridge: float) -> Tensor:
-    """What is added to a matrix of second moments (D, D): `ridge` times its mean eigenvalue, on the diagonal."""
+    """Return the matrix to add to second moments (D, D): `ridge` times their mean eigenvalue, on the diagonal."""
     count = len(squares)
     return (ridge * squares.trace() / count + 1e-12) * torch.eye(count, dtype=squares.dtype, device=squares.device)

@@ -1,4 +1,4 @@
-"""Rewards regressed on states, by small networks."""
+"""Regression of rewards on states with small networks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from cic.learning.networks import mlp
 
 Doubles = npt.NDArray[np.float64]
 Rows = npt.NDArray[Any]
-AT_ONCE = 50_000  # rows that are predicted together
+CHUNK = 50_000  # rows that are predicted together
 
 
 def standardiser(every: Rows) -> Callable[[Rows], Doubles]:
-    """States by the mean and spread of `every` one, so that no unit of measurement outweighs the others."""
+    """Return a function that standardises states with the mean and standard deviation of `every` state."""
     known = every.reshape(-1, every.shape[-1]).astype(np.float64)
     middle, spread = known.mean(axis=0), known.std(axis=0)
     spread = np.where(spread > 1e-6, spread, 1.0)
@@ -26,23 +26,23 @@ def standardiser(every: Rows) -> Callable[[Rows], Doubles]:
 
 
 def fitted(states: Rows, rewards: Rows, updates: int, seed: int, networks: int = 1) -> Callable[[Rows], Doubles]:
-    """Least squares of rewards (N,) on states (N, D): a function from states (…, D) to rewards (…,).
+    """Fit rewards (N,) to states (N, D) by least squares; return a function from states (…, D) to rewards (…,).
 
-    The mean of `networks` MLPs. What a reward is measured in does not matter.
+    The function is the mean of `networks` MLPs. Rewards are standardised, so their unit does not matter.
     """
-    paid = rewards.astype(np.float64)
-    middle, spread = paid.mean(), paid.std()
-    if spread <= 1e-9 * np.abs(paid).max():  # nothing to learn but rounding
+    rewards = rewards.astype(np.float64)
+    middle, spread = rewards.mean(), rewards.std()
+    if spread <= 1e-9 * np.abs(rewards).max():  # constant up to rounding
         return lambda asked: np.full(asked.shape[:-1], middle)
-    x, y = _tensor(states), _tensor((paid - middle) / spread)[:, None]
+    x, y = _tensor(states), _tensor((rewards - middle) / spread)[:, None]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         found = [_least_squares(x, y, updates) for _ in range(networks)]
 
     def predict(asked: Rows) -> Doubles:
-        rows = torch.split(_tensor(asked.reshape(-1, asked.shape[-1])), AT_ONCE)
-        said = torch.stack([torch.cat([network(part) for part in rows]) for network in found]).mean(dim=0)
-        return np.asarray(middle + spread * said.numpy().reshape(asked.shape[:-1]), np.float64)
+        rows = torch.split(_tensor(asked.reshape(-1, asked.shape[-1])), CHUNK)
+        predicted = torch.stack([torch.cat([network(part) for part in rows]) for network in found]).mean(dim=0)
+        return np.asarray(middle + spread * predicted.numpy().reshape(asked.shape[:-1]), np.float64)
 
     return predict
 

@@ -59,16 +59,16 @@ def fresh_states(agent: Agent, env: VectorEnv, count: int, seed: int) -> Labelle
     obs, _ = env.reset(seed=seed)
     skills = agent.objective.skills.sample(env.num_envs, rng)
     seen: list[Array] = []
-    paid: list[Mapping[str, Array]] = []
+    rewards_of: list[Mapping[str, Array]] = []
     while len(seen) * env.num_envs < count:
         obs, _, terminated, truncated, info = env.step(agent.act(obs, skills, explore=True))
         seen.append(obs.copy())
-        paid.append(info["rewards"])
+        rewards_of.append(info["rewards"])
         done = terminated | truncated
         if done.any():
             skills[done] = agent.objective.skills.sample(int(done.sum()), rng)
             obs, _ = env.reset(options={"reset_mask": done})
-    rewards = {task: np.concatenate([step[task] for step in paid])[:count, None] for task in env.tasks}
+    rewards = {task: np.concatenate([step[task] for step in rewards_of])[:count, None] for task in env.tasks}
     return Labelled(np.concatenate(seen)[:count], rewards)
 
 

@@ -151,7 +151,7 @@ T = TypeVar("T", bound=type[Learner])
 
 
 def register_learner(name: str) -> Callable[[T], T]:
-    """Class decorator: `@register_learner("mine")` makes `--learner mine` work."""
+    """Class decorator: `@register_learner("mine")` adds the learner to `--learner mine`."""
 
     def add(cls: T) -> T:
         if name in _REGISTRY and _REGISTRY[name].__qualname__ != cls.__qualname__:

@@ -1,7 +1,7 @@
-"""What every method must say: how it learns its representation, how it rewards, which skills it has.
+"""The base class of objectives: the loss of a representation, the intrinsic reward, the skills; and the registry.
 
-An objective is an `nn.Module`. Running statistics, queues and EMA copies are *buffers*, so a checkpoint that
-carries the module carries them. What is random comes in: `prepare` draws it, from the agent's generator.
+An objective is an `nn.Module`. Running statistics, queues and EMA networks are *buffers*, so that checkpoints contain
+them. Random numbers are inputs: `prepare` draws them with the agent's generator.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from cic.core.types import Array, Batch, Bools, Metrics, Needs, Spaces
 from cic.learning.networks import Critic
 
 SkillKind = Literal["sphere", "normal", "cube", "onehot"]
-"""What a method lets the user choose from."""
+"""The kinds of skills that some methods let the user choose from."""
 
 
 @dataclass(frozen=True)
 class SkillSpace:
-    """Where skills live, how they are drawn and how long one is kept."""
+    """The set of skills, their distribution, and how long a skill is kept."""
 
     kind: Literal["none", "box", "cube", "normal", "sphere", "onehot"] = "none"
     dim: int = 0
     every: int | None = None
     """Steps between draws in pre-training; None keeps a skill for the whole episode."""
     radius: float = 1.0
-    """Of the sphere."""
+    """Radius of the sphere."""
     active: int | None = None
-    """How many of the one-hot skills are drawn, the first ones; None is all of them."""
+    """Only this many first one-hot skills are drawn; None draws all."""
 
     def sample(self, count: int, rng: np.random.Generator) -> Array:
         """(count, dim): uniform in [0,1]^dim or [-1,1]^dim, normal, on the sphere, or over the corners."""
@@ -57,9 +57,9 @@ class SkillSpace:
         return np.zeros((count, 0), dtype=np.float32)
 
     def check(self, given: Sequence[float]) -> Array:
-        """A skill (dim,) from what somebody wrote down, or a sentence that says why it is none.
+        """Convert numbers from the user to a skill (dim,), or raise a `UserError`.
 
-        One number stands for all dimensions of a box, and for the place of a one-hot skill.
+        A single number is used for all dimensions of a box, and as the index of a one-hot skill.
         """
         if self.kind == "none":
             raise UserError("this agent has no skills: drop --skill")
@@ -90,7 +90,7 @@ class SkillSpace:
         return corner
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """The same prior inside an update: (count, dim) from the agent's generator, on its device."""
+        """Sample the same distribution inside an update: (count, dim) on the generator's device."""
         device = generator.device
         if self.kind == "box":
             return torch.rand(count, self.dim, generator=generator, device=device)
@@ -105,13 +105,13 @@ class SkillSpace:
         return torch.zeros(count, 0, device=device)
 
     def directions(self, skill: Tensor) -> Tensor:
-        """Skills as directions of a latent space: one-hot ones are centred, (z − 1/n) · n / (n − 1), others stay."""
+        """Skills as directions of a latent space: one-hot skills are centred, (z − 1/n) · n / (n − 1)."""
         if self.kind != "onehot":
             return skill
         return (skill - 1 / self.dim) * (self.dim / (self.dim - 1))
 
     def towards(self, step: Tensor) -> Tensor:
-        """The skill nearest to each direction (N, dim): on the sphere, or the best corner."""
+        """The skill nearest to each direction (N, dim): on the sphere, or one-hot."""
         if self.kind == "onehot":
             return F.one_hot(step.argmax(dim=1), self.dim).to(step.dtype)
         return self.radius * F.normalize(step, dim=1)
@@ -122,11 +122,11 @@ METRA_SAC: dict[str, Any] = {
     "learning": {"batch": 256, "nstep": 1, "tau": 0.005, "alpha": 0.01, "target_entropy": -0.5},
     "run": {"update_every": 32, "warmup": 10_000},
 }
-"""SAC as METRA's repository runs METRA, LSD and DADS, and CSF's runs CSF and VISR."""
+"""SAC with the settings of METRA's repository (METRA, LSD, DADS) and of CSF's (CSF, VISR)."""
 
 
 def require_kind(kind: str, dim: int, fitting: tuple[str, ...], method: str) -> None:
-    """Refuse skills that a method cannot use."""
+    """Raise a `UserError` for skills that a method cannot use."""
     require(kind in fitting, f"{method} cannot use {kind} skills: choose {' or '.join(fitting)}")
     least = 2 if kind == "onehot" else 1
     require(dim >= least, f"skill_dim must be at least {least} for {kind} skills, not {dim}")
@@ -138,24 +138,24 @@ def _first(skill: Array, wrong: Bools) -> str:
 
 @dataclass(frozen=True)
 class NoOptions:
-    """A method without options of its own."""
+    """The options of a method that has none."""
 
 
 class Objective(nn.Module):
-    """One method. A subclass gives `loss` and `reward`, and a frozen dataclass `Options` if it has any."""
+    """One method. A subclass implements `loss` and `reward`, and defines a frozen dataclass `Options`."""
 
     Options: ClassVar[type] = NoOptions
     title: ClassVar[str] = ""
-    """The name that tables and figures show."""
+    """The name in tables and figures."""
     presets: ClassVar[dict[str, dict[str, Any]]] = {"released": {}}
     """Named sets of options; the first is the default."""
     recommended: ClassVar[dict[str, dict[str, Any]]] = {}
-    """Preset → what it says of the run: `learner`, `learning` (the learner's settings; the scale's sizes go over them)
-    and `run` (at the scale `paper` alone, such as `update_every`)."""
+    """Preset → recommended settings of the run: `learner`, `learning` (the learner's settings, which a scale overrides)
+    and `run` (used by the scale `paper` only, such as `update_every`)."""
     scales: ClassVar[dict[str, dict[str, Any]]] = {}
-    """Options whose default depends on the scale, usually through its batch size."""
+    """Scale → options whose default depends on it, usually through the batch size."""
     progress: float = 1.0
-    """How much of the pre-training is done, told before each update: what a schedule follows."""
+    """Finished share of the pre-training, for schedules. The training loop sets it before each update."""
 
     def __init__(self, spaces: Spaces, hidden: int, options: Any) -> None:
         super().__init__()
@@ -168,38 +168,41 @@ class Objective(nn.Module):
         return SkillSpace()
 
     def loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
-        """The representation's loss, to be minimised by one optimiser step, and cheap scalars to log."""
+        """Return the loss of the representation and cheap scalars to log."""
         raise NotImplementedError
 
     def reward(self, batch: Batch) -> Tensor:
-        """(B, 1), without gradient, with the representation as it is after its step.
+        """Return the reward (B, 1) without gradient, computed with the representation after its step.
 
-        A method with a critic of its own may pay in features (B, D): that critic knows what to do with them.
+        A method with its own critic (`make_critic`) may return features (B, D) that this critic learns from.
         """
         raise NotImplementedError
 
-    # ---- what most methods leave alone -------------------------------------------------------------------------
+    # ---- what few methods override ---------------------------------------------------------------------------
 
     @property
     def needs(self) -> Needs:
-        """What a batch must hold beyond plain n-step transitions."""
+        """What a batch must contain besides n-step transitions."""
         return Needs()
 
     def prepare(self, batch: Batch, generator: torch.Generator) -> Batch:
-        """The batch as this update sees it, once, without gradient and before `loss`: noise and draws from the prior
-        (`self.skills.draw`) as extras, skills relabelled, targets that loss and reward share."""
+        """Return the batch for `loss` and `reward`. Called once per update, without gradient.
+
+        This is the place for random numbers (with `self.skills.draw`, as extras), for relabelling skills and for
+        targets that loss and reward share.
+        """
         return batch
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
-        """Adam's groups; override to give a part its own rate."""
+        """Return the groups of the optimiser; override it for several learning rates."""
         parameters = [p for p in self.parameters() if p.requires_grad]
         return [{"params": parameters, "lr": lr}] if parameters else []
 
     def after_step(self) -> None:
-        """Called after the optimiser's step: EMA copies, projections."""
+        """Called after the optimiser's step, for example to update EMA networks."""
 
     def diagnose(self, batch: Batch) -> Metrics:
-        """Costlier measures, asked for only when a line is logged."""
+        """Return metrics that are too expensive for each update; called for each log line."""
         return {}
 
     def problems(self, numbers: Mapping[str, float]) -> dict[str, str]:
@@ -211,12 +214,14 @@ class Objective(nn.Module):
         return {}
 
     def confidence(self, batch: Batch) -> Tensor | None:
-        """(B, 1): how probable a method's discriminator finds the skill of each transition, among all one-hot skills or
-        among those of the batch; None for methods without a discriminator."""
+        """Return the probability (B, 1) that a discriminator gives to the skill of each transition.
+
+        The alternatives are all one-hot skills or the skills of the batch. None for methods without a discriminator.
+        """
         return None
 
     def policy_input(self, obs: Tensor, skill: Tensor) -> Tensor:
-        """What actor and critic see: the raw observation and skill side by side."""
+        """The input of actor and critic: by default observation and skill, concatenated."""
         return torch.cat([obs, skill], dim=-1) if skill.shape[-1] else obs
 
     @property
@@ -224,16 +229,18 @@ class Objective(nn.Module):
         return self.spaces.obs + self.skills.dim
 
     def make_critic(self) -> Critic:
-        """Override for a critic with another output or its own rule (`Critic.td_loss`), such as successor features."""
+        """Create the critic, which the learner owns. Override it for another output or loss (`Critic.td_loss`)."""
         return Critic(self.policy_input_dim, self.spaces.action, self.hidden)
 
     def infer_skill(self, next_obs: Tensor, reward: Tensor) -> Tensor | None:
-        """A skill (dim,) regressed from a task's one-step rewards (N, 1), for methods that can; None for the others,
-        and where the rewards say nothing."""
+        """Infer a skill (dim,) from one-step rewards (N, 1) of a task.
+
+        None for methods that cannot, and if the rewards contain no information.
+        """
         return None
 
     def goal_skill(self, obs: Tensor, goal: Tensor) -> Tensor | None:
-        """(N, dim): the skills that lead from observations to goals, both (N, obs), for methods that can; or None."""
+        """Return the skills (N, dim) that lead from observations (N, obs) to goals; None for methods that cannot."""
         return None
 
 
@@ -245,7 +252,7 @@ T = TypeVar("T", bound=type[Objective])
 
 
 def register(name: str) -> Callable[[T], T]:
-    """Class decorator: `@register("surprise")` makes `cic pretrain --objective surprise` work."""
+    """Class decorator: `@register("surprise")` adds the objective to `cic pretrain --objective surprise`."""
     if not isinstance(name, str):
         raise UserError('an objective is registered by its name: @cic.register("name")')
 
@@ -275,7 +282,7 @@ def _load_plugins() -> None:
 
 
 def objectives() -> Iterator[tuple[str, type[Objective]]]:
-    """Every method by name, those of installed plug-ins included."""
+    """Every method by name, including those of installed plug-ins."""
     _load_plugins()
     return iter(sorted(_REGISTRY.items()))
 

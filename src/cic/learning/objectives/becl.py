@@ -8,7 +8,7 @@ apart.
 
 As released: the denominator holds every positive, and a partner may come from the same trajectory. The paper's
 positives are behaviours of the same skill. One deviation from the released code: a state without partner is left out
-of the loss and paid nothing; there the batch's first state served as its partner, whatever its skill.
+of the loss and gets no reward; there the batch's first state served as its partner, whatever its skill.
 """
 
 from __future__ import annotations

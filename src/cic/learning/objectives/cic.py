@@ -3,8 +3,8 @@
 Representation: noise-contrastive estimation between skills and transitions τ = (s, s') (eq. 5). Reward: a particle
 estimate of the entropy of the embeddings (eq. 6), optionally plus a term D(τ, z).
 
-Where the paper's text and the released code disagree both are here by name, and the defaults are what the released
-code does, because it produced the numbers:
+Where the paper's text and the released code disagree, an option has both. The defaults are those of the released code,
+which produced the published numbers:
 
 - `loss="released"` subtracts the constant e^{1/T} from each row's sum instead of the row's positive;
 - `particles="next_state"` embeds s' alone, not τ;
@@ -31,7 +31,7 @@ from cic.learning.networks import mlp, orthogonal_init
 from cic.learning.objectives.base import Objective, SkillSpace, register
 from cic.learning.particles import RunningStatistics, effective_rank, knn_distances
 
-DIRECTIONS = 8  # numbers of a skill that name a direction
+DIRECTIONS = 8  # numbers of a skill that state a direction
 CHANCE_HITS = 8  # correct guesses in a batch that chance explains: it guesses one on average
 MOST_ROWS = 16_384  # largest batch that is recommended
 
@@ -48,11 +48,11 @@ class CICOptions:
     """Running statistic that divides the distances of the released particle reward."""
     reward: Literal["entropy", "discriminator", "similarity", "uncertainty", "direction"] = "entropy"
     """The term added to the entropy: nothing, log q(τ|z), cosine similarity, an ensemble's disagreement, or for half of
-    the skills the cosine with the direction that their first numbers name."""
+    the skills the cosine with the direction in their first numbers."""
     reward_weight: float = 1.0
-    """Weight of that term."""
+    """Weight of the added term."""
     reward_from: float = 0.0
-    """Share of the pre-training after which that term is paid; before it, entropy alone."""
+    """Share of the pre-training after which the term is added; before it, the reward is the entropy alone."""
     representation: bool = True
     """Learn the representation; off leaves the encoders as they were initialised."""
     entropy: bool = True
@@ -62,7 +62,7 @@ class CICOptions:
     skill_dim: int = 64
     """Dimensions of a skill."""
     embedding: int | None = None
-    """Width of the embeddings; by default that of the skill, as released. Without projection a skill keeps its own."""
+    """Width of the embeddings; by default the skill's, as released. Without projection, skills keep their own."""
     skill_every: int = 50
     """Steps for which a skill is kept in pre-training."""
     temperature: float = 0.5
@@ -80,7 +80,8 @@ class CICOptions:
         require(0 < self.reward_weight < math.inf, f"reward_weight must be positive, not {self.reward_weight}")
         require(0 <= self.reward_from < 1, f"reward_from must lie in [0, 1), not at {self.reward_from}")
         require(
-            self.entropy or not self.reward_from, "without the entropy nothing is paid before reward_from: drop one"
+            self.entropy or not self.reward_from,
+            "without entropy there is no reward before reward_from: drop one of them",
         )
         require(self.knn >= 1, f"knn must be at least 1, not {self.knn}")
         require(self.skill_every >= 1, f"skill_every must be at least 1, not {self.skill_every}")
@@ -115,7 +116,7 @@ class CIC(Objective):
             "particle_reward": "paper",
             "encode_policy": True,
         },
-        "distinct": {  # explore first; then half of the skills go where they point
+        "distinct": {  # explore first; then half of the skills move in their direction
             "normaliser": "std",
             "reward": "direction",
             "reward_weight": 4.0,
@@ -124,7 +125,7 @@ class CIC(Objective):
     }
     scales: ClassVar[dict[str, dict[str, Any]]] = {
         "smoke": {"loss": "infonce"},  # the released loss collapses with small batches
-        "laptop": {"normaliser": "std"},  # by the variance the reward fades within 50,000 steps
+        "laptop": {"normaliser": "std"},  # with the variance the reward fades within 50,000 steps
     }
     options: CICOptions
 
@@ -162,8 +163,10 @@ class CIC(Objective):
         return [query @ key.T for query, key in pairs]
 
     def _directions(self, batch: Batch) -> Tensor:
-        """(B, B) cosines of the direction that skill i names, its first numbers seen from 1/2, and where transition j
-        leads. The embeddings are held fixed: what the entropy measures is learned from the projected skill alone."""
+        """(B, B) cosines of the direction of skill i, its first numbers minus 1/2, and the direction of transition j.
+
+        The embeddings are constants here: only the contrast with the projected skill trains them.
+        """
         assert self.pointing is not None
         with torch.no_grad():
             transition = self._transition(batch)
@@ -200,7 +203,7 @@ class CIC(Objective):
         return reward + self.options.reward_weight * self._added(term, batch)
 
     def _added(self, term: str, batch: Batch) -> Tensor:
-        if term == "direction":  # a skill whose first number is below 1/2 only explores
+        if term == "direction":  # skills whose first number is below 1/2 only explore
             return self._directions(batch).diagonal()[:, None] * (2 * batch.skill[:, :1] - 1).clamp(min=0)
         similarities = self._similarities(batch)
         if term == "similarity":

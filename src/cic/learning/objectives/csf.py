@@ -6,8 +6,9 @@ contrast in place of the bound and a critic of features in place of rewards.
     reward = Δ, in features: the value of a skill is z · ψ
     z*     = the least-squares solution of r ≈ z · φ(s') + constant, normalised
 
-As released, the sum of the contrast is not paid, only Δ · z. The regression is ours: the discounted sum of Δ along a
-path is (1 − γ) times that of φ(s'), less φ of its start, so that the policy of z is best for the reward z · φ(s').
+As released, the reward is only Δ · z, without the sum of the contrast. The regression is ours: the discounted sum of Δ
+along a path is (1 − γ) times that of φ(s'), less φ of its start, so that the policy of z is best for the reward
+z · φ(s').
 
 Deviations from the released code: URLB's networks, observations as they are.
 """

@@ -30,7 +30,7 @@ MOMENTUM, EPSILON, CHUNK = 0.01, 1e-5, 10
 
 
 class Normaliser(nn.Module):
-    """Batch normalisation whose running statistics move only when told: the loss stays a pure function."""
+    """Batch normalisation whose running statistics change only on request: the loss stays a pure function."""
 
     mean: Tensor
     var: Tensor
@@ -130,7 +130,7 @@ class DADS(Objective):
         return math.log(self.options.prior_samples + 1) - torch.log1p(ratios)
 
     def _seen(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The entries that the dynamics knows, and how they changed."""
+        """The entries that the dynamics model uses, and their changes."""
         here = batch.obs[:, self._entries]
         return here, batch.next_obs[:, self._entries] - here
 

@@ -4,7 +4,7 @@
     reward = log q(z | s') − log p(z), with p(z) = 1/n
 
 Deviations from the paper, all of them URLB's: DDPG with fixed exploration noise instead of the entropy-regularised
-actor; a skill is drawn anew every 50 steps instead of once per episode; 16 skills.
+actor; a skill is redrawn every 50 steps instead of once per episode; 16 skills.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""FB, forward-backward representations (Touati & Ollivier 2021; Touati et al. 2023): F(s, a, z) · B(s') is how much a
-policy will be at s', for every s' at once, so that a reward names its skill without any learning.
+"""FB, forward-backward representations (Touati & Ollivier 2021; Touati et al. 2023): F(s, a, z) · B(s') is how often a
+policy visits s', for every s' at once, so that the skill of a reward follows without further training.
 
     M_ij   = F(s_i, a_i, z_i) · B(s'_j),  M' the same by the target networks at (s'_i, a'_i)
     critic = Σ_k [½ mean_{i≠j} (M_k,ij − γ_i min_k M'_k,ij)² − mean_i M_k,ii]
@@ -8,8 +8,8 @@ policy will be at s', for every s' at once, so that a reward names its skill wit
     z*     = √d · the direction of mean r(s') B(s')
 
 Skills lie on the sphere of radius √d and are redrawn in each update: half from the prior, half as B(s) of states of the
-batch. B is of length √d. It learns with F in the critic's own rule, so this objective itself learns nothing and pays
-nothing; its `reward` is empty features. Finetuning keeps B with the critic's trunk.
+batch. B is of length √d. It learns with F in the critic's own rule, so this objective has no loss of its own and no
+reward; its `reward` is empty features. Finetuning keeps B with the critic's trunk.
 
 Deviations from the released code: skills drawn and steps collected online (it learns from data sets); the actor is the
 learner's own, without a stream for the state alone; B has half of the width H (512 of 1,024; it has 526); the optional
@@ -33,7 +33,7 @@ from cic.learning.objectives.base import Objective, SkillSpace, register
 
 
 class Streams(nn.Module):
-    """What F's heads share, one stream for (s, a) and one for (s, z), and beside them B: all that finetuning keeps."""
+    """The shared layers of F's heads, a stream for (s, a) and one for (s, z), and B: what finetuning keeps."""
 
     def __init__(self, spaces: Spaces, skill: int, hidden: int) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class ForwardBackwardCritic(Critic):
     def td_loss(
         self, target: Critic, batch: Batch, next_action: Tensor, bonus: Tensor | float
     ) -> tuple[Tensor, Metrics]:
-        if batch.reward.shape[1] == 1:  # a task pays
+        if batch.reward.shape[1] == 1:  # the reward of a task
             return super().td_loss(target, batch, next_action, bonus)
         assert isinstance(target, ForwardBackwardCritic)
         with torch.no_grad():

@@ -7,15 +7,15 @@ states, and policies that move through it in every direction.
     reward = (φ_1(s') − its running mean) / ρ, in features: the value of a skill is z · ψ
     z*     = √d · the direction of the ridge solution of r ≈ z · (φ_1(s') − mean)
 
-Goals: 62.5 % from the same episode, as many steps on as a geometric draw says, else any state. Skills lie on the
+Goals: 62.5 % from the same episode, a geometric number of steps later, else any state. Skills lie on the
 sphere of radius √d and are redrawn in each update: half from the prior, half as Cov⁻¹ φ_1(s') of states of the batch.
 
-The paper pays displacements, (φ(s') − φ(s)) · z; these features are the released default. Deviations from the released
-code: steps are collected online (it learns from data sets); target networks start equal to φ (there they start
+The paper rewards displacements, (φ(s') − φ(s)) · z; these features are the released default. Deviations from the
+released code: steps are collected online (it learns from data sets); target networks start equal to φ (there they start
 elsewhere, by mistake); ψ is the shared two-headed critic of this library; ρ, the running root mean square of all
 features, is 1 there: policies are the same, but ψ would have to grow to 50 times a distance of 50 first; a hundredth
 of the features' mean square is added to Cov and to the regression, without which skills point along features that
-hardly differ, of which ψ knows nothing.
+hardly differ, which ψ has not learned.
 """
 
 from __future__ import annotations

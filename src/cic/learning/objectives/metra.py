@@ -105,7 +105,7 @@ class METRA(Objective):
         return self._travel(batch)[1]
 
     def _travel(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Δ (B, dim), and how far it goes along the skill (B, 1)."""
+        """Δ (B, dim), and its projection on the skill (B, 1)."""
         step = self.latent(batch.next_obs) - self.latent(batch.obs)
         return step, (step * self.skills.directions(batch.skill)).sum(dim=1, keepdim=True)
 

@@ -4,7 +4,7 @@ where no other skill is.
     reward = w ‖p(s') − p(s)‖ − ½ c ‖a‖² + α log(n(z, cell) / n(cell)),  cell the square of side 1/5 that holds p(s')
 
 p is the position in a plane, entries of the observation that `plane` names; n counts a batch. Nothing is learned but
-the policy, whose input is (s, z, s ⊗ z), the released bilinear form. The released code pays the speed of the body's
+the policy, whose input is (s, z, s ⊗ z), the released bilinear form. The released code rewards the speed of the body's
 centre (0.01 of the squared actions taken off, α 0.05, side 1/5) in rllab's swimmer and snake.
 
 Deviations: URLB's learner on replayed batches instead of TRPO on batches of 50,000 fresh steps; the speed is that in

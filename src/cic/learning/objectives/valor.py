@@ -9,9 +9,9 @@ The decoder is a bidirectional LSTM that sees no actions. The value ends with th
 Found of the paper: it sees state differences, the number of contexts grows by the decoder's success; the threshold
 and the rule for K are as third-party code has them, sizes are ours.
 
-Deviations: URLB's learner on replayed steps instead of policy gradients with a paid entropy (SAC has one); the mean of
-P is a running one over batches; skills last 50 steps so that a reward at the end is felt, where the paper keeps one for
-an episode (`--preset paper`); paths that are still going on are decoded as far as they are.
+Deviations: URLB's learner on replayed steps instead of policy gradients with an entropy bonus (SAC has one); the mean
+of P is a running one over batches; skills last 50 steps so that a reward at their end propagates, where the paper keeps
+one for an episode (`--preset paper`); paths that have not ended are decoded up to their latest state.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class VALOR(Objective):
         return F.cross_entropy(logits, batch.skill.argmax(dim=1), reduction="none")
 
     def _grow(self, certainty: Tensor) -> None:
-        """Add skills where the decoder is certain enough, and begin to measure anew."""
+        """Add skills if the decoder is certain enough, and restart the measurement."""
         self.mean_certainty.lerp_(certainty, self.options.certainty_rate)
         enough = self.mean_certainty >= self.options.certainty
         more = (1.5 * self.active + 1).floor().clamp_max(self.options.skill_dim).to(self.active.dtype)
