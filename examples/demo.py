@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 
 import cic
-from cic.report.skills import describe
 
 SMALL = {"hidden": 64, "batch": 128, "lr": 1e-3, "log_every": 5_000, "checkpoint_every": 20_000}
 # In eight copies of the environment: 96,000 steps of learning, then 96 skills from five starts for 500 steps each,
@@ -95,7 +94,7 @@ def main() -> None:
         f" {ahead} of {len(rows)} tasks."
     )
 
-    drawn = describe(skills.path, count=24, choose="random", starts=1, compare=0, out=given.out, video=False)
+    drawn = cic.skills(skills.path, count=24, choose="random", starts=1, compare=0, out=given.out, video=False)
     print(f"3. Where 24 random skills go from one place, after {time.monotonic() - began:.0f} s: {drawn.files[1]}")
 
 

@@ -20,7 +20,6 @@ from cic.envs.catalogue import DOMAINS, Quantity
 from cic.report.film import film
 from cic.report.pictures import frames, recording, trajectory_plots
 from cic.report.pictures.trajectory_plots import directions
-from cic.report.skills import describe
 from cic.training.evaluation import Coverage, rollout
 
 SMALL: dict[str, Any] = {"scale": "smoke", "hidden": 16, "batch": 16, "warmup": 40, "quiet": True}
@@ -173,7 +172,7 @@ def test_an_own_environment_is_drawn_along_named_directions_and_filmed_by_its_ow
     env = envs.make("mine")
     assert env.entry_names() == ["arm[0]", "arm[1]", "ball[0]"]
     env.close()
-    found = describe(own, out=tmp_path / "out", count=4, compare=0, starts=1, seconds=0.5)
+    found = cic.skills(own, out=tmp_path / "out", count=4, compare=0, starts=1, seconds=0.5)
     assert found.header == ["skill", "reward", "path", "cells"]
     assert [row[1] for row in found.rows[:-1]] == [20.0] * 4
     names = ["skills.csv", "skills.png", "filmstrip.png", "skills.mp4", "best.png", "best.mp4"]

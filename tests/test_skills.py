@@ -17,7 +17,7 @@ from cic import cli
 from cic.core.errors import UserError
 from cic.learning.objectives import SkillSpace
 from cic.report.pictures import recording, skill_choice
-from cic.report.skills import choose_skills, compare, comparison_table, describe
+from cic.report.skills import choose_skills, compare, comparison_table
 
 SMALL: dict[str, Any] = {"scale": "smoke", "hidden": 16, "batch": 16, "warmup": 40, "quiet": True}
 TASKS = ["reach_top_left", "reach_top_right", "reach_bottom_left", "reach_bottom_right"]
@@ -30,7 +30,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def shown(run: Path, out: Path, **look: Any) -> Any:
-    return describe(run, out=out, **{"video": False, "compare": 0, "starts": 1, **look})
+    return cic.skills(run, out=out, **{"video": False, "compare": 0, "starts": 1, **look})
 
 
 # ---- which -----------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def test_a_vector_of_the_table_gives_the_same_episode_again(run: Path, tmp_path:
 
 
 def test_by_default_pictures_go_into_the_run(run: Path) -> None:
-    assert describe(run, count=2, video=False, compare=0).files[0] == run / "pictures" / "skills.csv"
+    assert cic.skills(run, count=2, video=False, compare=0).files[0] == run / "pictures" / "skills.csv"
 
 
 def test_on_the_ant_cells_of_one_metre_are_counted_for_each_skill_and_together(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def others(run: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pat
 def test_a_run_without_a_choice_of_skills_shows_its_policy_from_several_starts(
     others: dict[str, Path], kind: str, tmp_path: Path
 ) -> None:
-    found = describe(others[kind], out=tmp_path, starts=4, video=False)
+    found = cic.skills(others[kind], out=tmp_path, starts=4, video=False)
     tasks = TASKS if kind == "without skills" else TASKS[:1]
     assert found.header == ["start", *tasks, "path (cells)", "cells"]
     assert [row[0] for row in found.rows] == ["1", "2", "3", "4", "together"]
@@ -197,9 +197,9 @@ def test_mistakes_are_said_in_a_sentence(
 
 def test_skills_of_an_agent_that_has_none_are_refused(others: dict[str, Path]) -> None:
     with pytest.raises(UserError, match="no skills"):
-        describe(others["without skills"], choose="random", video=False)
+        cic.skills(others["without skills"], choose="random", video=False)
     with pytest.raises(UserError, match="no skills"):
-        describe(others["without skills"], skill=(0.5,), video=False)
+        cic.skills(others["without skills"], skill=(0.5,), video=False)
 
 
 # ---- how much a skill matters, and which is best ---------------------------------------------------------------
@@ -223,7 +223,7 @@ def test_the_comparison_is_of_random_skills_over_whole_episodes(run: Path) -> No
 
 
 def test_the_best_skill_of_a_task_is_the_best_of_all_that_were_tried(run: Path, tmp_path: Path) -> None:
-    found = describe(run, out=tmp_path, count=3, compare=5, starts=2, video=False)
+    found = cic.skills(run, out=tmp_path, count=3, compare=5, starts=2, video=False)
     assert [best.task for best in found.best] == TASKS
     tried = [np.full(4, value, np.float32) for value in (0.0, 0.5, 1.0)]
     tried += list(cic.load(run).objective.skills.sample(5, np.random.default_rng(0)))
@@ -245,7 +245,7 @@ def test_without_a_renderer_films_are_skipped_with_a_warning_and_plots_are_writt
 
     monkeypatch.setattr(recording.Recording, "frame", fail)
     with pytest.warns(UserWarning, match="no films or filmstrips: rendering needs OpenGL"):
-        found = describe(run, count=2, out=tmp_path, compare=0)
+        found = cic.skills(run, count=2, out=tmp_path, compare=0)
     assert [path.name for path in found.files] == ["skills.csv", "skills.png", "starts.png"]
 
 
@@ -254,7 +254,7 @@ def test_filmstrips_and_films_show_every_skill(run: Path, tmp_path: Path, monkey
     pytest.importorskip("imageio_ffmpeg")
     made: list[Any] = []
     monkeypatch.setattr(recording, "write_film", lambda frames, rate, out: made.append((list(frames), rate, out)))
-    found = describe(run, count=5, columns=4, seconds=2, starts=1, compare=4, out=tmp_path)
+    found = cic.skills(run, count=5, columns=4, seconds=2, starts=1, compare=4, out=tmp_path)
     names = ["skills.csv", "skills.png", "filmstrip.png", "skills.mp4", "best.png", "best.mp4"]
     assert [path.name for path in found.files] == names
     (frames, rate, _), (best, _, _) = made
@@ -277,7 +277,7 @@ def test_the_report_holds_what_skills_and_film_made(run: Path, tmp_path: Path) -
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        describe(run, count=2, seconds=0.5, compare=3)
+        cic.skills(run, count=2, seconds=0.5, compare=3)
         film(run, seconds=0.5, skill=(0.5,))
     page = report([run], tmp_path / "report", ReportOptions(reps=10, figures=())).page.read_text()
     media = page[page.index('id="media"') :]

@@ -1,11 +1,13 @@
-"""Skills without rewards, and how to use them.
+"""Unsupervised skill discovery: pre-train agents without rewards, then finetune them to tasks.
 
-import cic
+Example:
+    ```python
+    import cic
 
-skills = cic.pretrain("walker", "cic", steps=100_000)
-tuned = cic.finetune(skills.path, "run")
-agent = cic.load(tuned.path)
-action = agent.act(obs)
+    skills = cic.pretrain("walker", "cic", steps=100_000)
+    tuned = cic.finetune(skills.path, "run")
+    agent = cic.load(tuned.path)
+    ```
 """
 
 from importlib import import_module
@@ -15,38 +17,80 @@ __version__ = "0.3.0"
 
 if TYPE_CHECKING:
     from cic import envs
-    from cic.api import evaluate, finetune, load, pretrain, resume
+    from cic.api import evaluate, finetune, infer, load, pretrain, reach, resume
+    from cic.core.errors import UserError
     from cic.envs import register_env
-    from cic.export import export_policy
-    from cic.learning.objectives import Objective, SkillSpace, register
+    from cic.experiments.all_experiments import experiments
+    from cic.experiments.reproduction import reproduce, reproduce_plan
+    from cic.explore.server import explore
+    from cic.export.data import export_data
+    from cic.export.policy import export_policy
+    from cic.learning.objectives import Objective, SkillSpace, objectives, register
+    from cic.report.build import report
+    from cic.report.comparison import compare
+    from cic.report.film import film
+    from cic.report.skills import skills
+    from cic.runs.records import runs
+    from cic.sweep.command import sweep, sweep_cost, sweep_plan, sweep_status
+
+_MODULES = {
+    "cic.api": ("evaluate", "finetune", "infer", "load", "pretrain", "reach", "resume"),
+    "cic.core.errors": ("UserError",),
+    "cic.envs": ("register_env",),
+    "cic.experiments.reproduction": ("reproduce", "reproduce_plan"),
+    "cic.export": ("export_data", "export_policy"),
+    "cic.learning.objectives": ("Objective", "SkillSpace", "objectives", "register"),
+    "cic.report": ("compare",),
+    "cic.report.film": ("film",),
+    "cic.report.skills": ("skills",),
+    "cic.sweep.command": ("sweep_cost", "sweep_plan", "sweep_status"),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+_PACKAGES = ("envs", "experiments", "explore", "report", "runs", "sweep")
+"""Packages in the API. All but `envs` can be called: `cic.report(…)`, see `cic.core.callable_package`."""
 
 __all__ = [
     "Objective",
     "SkillSpace",
+    "UserError",
+    "compare",
     "envs",
     "evaluate",
+    "experiments",
+    "explore",
+    "export_data",
     "export_policy",
+    "film",
     "finetune",
+    "infer",
     "load",
+    "objectives",
     "pretrain",
+    "reach",
     "register",
     "register_env",
+    "report",
+    "reproduce",
+    "reproduce_plan",
     "resume",
+    "runs",
+    "skills",
+    "sweep",
+    "sweep_cost",
+    "sweep_plan",
+    "sweep_status",
 ]
-
-_HOMES = dict.fromkeys(("Objective", "SkillSpace", "register"), "cic.learning.objectives")
-_HOMES |= {"export_policy": "cic.export", "register_env": "cic.envs"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for, when it is asked for: `import cic` stays light."""
-    if name not in __all__:
-        raise AttributeError(f"module 'cic' has no attribute '{name}'")
-    if name == "envs":
-        return import_module("cic.envs")
-    return getattr(import_module(_HOMES.get(name, "cic.api")), name)
+    """Import a part of the API on first use, so that `import cic` is fast."""
+    if name in _PACKAGES:
+        return import_module(f"cic.{name}")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'cic' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:
-    """The public API and nothing else."""
+    """List the public API."""
     return [*__all__, "__version__"]

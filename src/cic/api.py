@@ -1,4 +1,4 @@
-"""The library's verbs: pretrain, finetune, evaluate, load, resume. The command line calls these."""
+"""Train, resume, load and evaluate runs: the functions behind `cic pretrain`, `cic finetune` and `cic evaluate`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import secrets
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.util import find_spec
@@ -50,15 +50,17 @@ from cic.training.settings import (
 from cic.training.zero_shot import Reached, fresh_states, infer_skill, reach_goals, replayed_states, require_inference
 
 SCRIPTS: dict[str, Callable[[Loop[Any]], Script]] = {"pretrain": pretrain_script, "finetune": finetune_script}
-"""What each kind of run does."""
+"""The training script of each kind of run."""
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A run that ended: its folder and what result.json holds."""
+    """A finished run."""
 
     path: Path
+    """The run folder."""
     result: dict[str, Any]
+    """The content of result.json."""
 
 
 def pretrain(
@@ -72,7 +74,30 @@ def pretrain(
     quiet: bool = False,
     **settings: Any,
 ) -> Finished:
-    """Discover skills: `cic.pretrain("walker", "cic", steps=200_000, temperature=0.3)`."""
+    """Discover skills in a domain, without rewards.
+
+    Args:
+        domain: A built-in domain (`"walker"`), `"gymnasium:ID"`, a name given to `register_env`, or a complete config.
+        objective: The method; `cic.objectives()` lists them.
+        scale: Where the defaults come from: `"smoke"` (seconds), `"laptop"` (minutes) or `"paper"`.
+        preset: A named set of the method's options.
+        learner: The RL algorithm: `"ddpg"`, `"td3"` or `"sac"`; by default that of the method.
+        out: Folder of the run. By default a new folder under `runs/` is created.
+        quiet: Show no progress.
+        **settings: Fields of `PretrainConfig`, of the learner's config and of the method's options by name.
+
+    Returns:
+        The run folder and its result.
+
+    Raises:
+        UserError: A setting is invalid. No folder is created then.
+
+    Example:
+        ```python
+        run = cic.pretrain("gridworld", "cic", scale="smoke", steps=2_000, out="runs/skills", quiet=True)
+        print(run.path, run.result["coverage"])
+        ```
+    """
     if isinstance(domain, PretrainConfig):
         config = domain
     else:
@@ -82,8 +107,8 @@ def pretrain(
         raise UserError(f'pre-training is reward-free: give the domain "{name}", not the task "{config.domain}"')
     if config.objective == "ddpg":
         raise UserError(
-            "ddpg has no reward of its own to pre-train with: learn a task by "
-            f"`cic finetune --scratch --task {name}-…`, or choose another objective"
+            "ddpg has no intrinsic reward to pre-train with: finetune from scratch to a task of "
+            f'"{name}", or choose another objective'
         )
     _check(config)
     path = _new_folder(out, f"pretrain-{config.objective}-{config.domain}-s{config.seed}")
@@ -101,10 +126,29 @@ def finetune(
     quiet: bool = False,
     **settings: Any,
 ) -> Finished:
-    """Adapt a run's skills to a task; with `run=None`, learn the task from scratch with the same budget.
+    """Adapt a pre-trained run to a task, or learn the task from scratch.
 
-    Without `scale`, that of the pre-training and its learner's settings. In the run's domain, "run" is short for
-    "walker-run". A pre-training that is not finished must be asked for by a step of its weights (`at`).
+    Args:
+        run: Folder of a pre-training, or a bundled agent (`"walker"`). With None, the task is learned from scratch.
+        task: A task (`"walker-run"`, or `"run"` in the run's domain), or complete settings.
+        at: Use the weights of this step's milestone or checkpoint. Required if the pre-training is not finished.
+        scale: Where the defaults come from. By default the scale and the learner's settings of the pre-training.
+        learner: The RL algorithm; by default that of the pre-training.
+        out: Folder of the run. By default a new folder under `runs/` is created.
+        quiet: Show no progress.
+        **settings: Fields of `FinetuneSettings`, `SearchConfig` and of the learner's config by name.
+
+    Returns:
+        The run folder and its result; `result["return"]` is the mean return of the last evaluation.
+
+    Raises:
+        UserError: A setting is invalid. No folder is created then.
+
+    Example:
+        ```python
+        tuned = cic.finetune("runs/skills", "reach_top_left", steps=2_000, out="runs/tuned", quiet=True)
+        print(tuned.result["return"], tuned.result["skill"])
+        ```
     """
     given = (
         task if isinstance(task, FinetuneSettings) else override(starting_point(run, task, scale, learner), settings)
@@ -122,14 +166,14 @@ def finetune(
     path = _new_folder(out, f"finetune-{config.objective}-{config.task}-s{config.seed}")
     origin = f"starts from {run} at step {source.step:,}" if source else ""
     if source and source.inheritance.steps:
-        origin += f" and learns from the {len(source.inheritance.steps['obs']):,} states that it saw"
+        origin += f" and uses {len(source.inheritance.steps['obs']):,} states of its replay buffer"
     return _start(path, "finetune", config, source.inheritance if source else None, quiet, origin)
 
 
 def starting_point(
     run: Path | str | None, task: str, scale: str | None, learner: str | None = None
 ) -> FinetuneSettings[Any]:
-    """A finetuning's settings before the user's own: those of the scale, or of the pre-training that it continues."""
+    """Return the default settings of a finetuning: those of the scale, or of the pre-training."""
     if run is None:
         return finetune_defaults(task, scale or "laptop", learner or "ddpg")
     return continuing(config_of(Run(run)), task, scale, learner)
@@ -138,7 +182,7 @@ def starting_point(
 def continuing(
     before: LoopConfig[Any], task: str, scale: str | None = None, learner: str | None = None
 ) -> FinetuneSettings[Any]:
-    """The settings of a finetuning that continues a pre-training with the config `before`."""
+    """Return the default settings of a finetuning that continues a pre-training with the config `before`."""
     start = finetune_defaults(task, scale or before.scale, learner or before.learner)
     if scale is None and start.learner == before.learner:
         return dataclasses.replace(start, learning=inherited(before, start.learning))
@@ -146,7 +190,7 @@ def continuing(
 
 
 def whole_task(run: Path | str | None, task: str) -> str:
-    """A task's own name ("run") is understood in the domain of the pre-training."""
+    """Return the full name of a task: `"run"` → `"walker-run"`, in the domain of the pre-training."""
     if run is None:
         return task
     known = envs.domains().get(str(Run(run).config.get("domain")))
@@ -155,7 +199,7 @@ def whole_task(run: Path | str | None, task: str) -> str:
 
 @dataclass(frozen=True)
 class _Source:
-    """A pre-training, as a finetuning needs it."""
+    """The parts of a pre-training that a finetuning uses."""
 
     agent: Agent
     inheritance: Inheritance
@@ -172,12 +216,12 @@ def _source(path: Path | str, at: int | None, domain: str, given: FinetuneSettin
         raise UserError(f'{path} was pre-trained in "{config.domain}", which has no task "{given.task}"')
     if config.learner != given.learner:
         raise UserError(
-            f"{path} was pre-trained with {config.learner}: drop --learner, or pre-train with {given.learner}"
+            f"{path} was pre-trained with {config.learner}: omit `learner`, or pre-train with {given.learner}"
         )
     if config.learning.hidden != given.learning.hidden:
         raise UserError(
-            f"{path} has networks of width {config.learning.hidden}, the finetuning asks for {given.learning.hidden}: "
-            f"add --hidden {config.learning.hidden} or --scale {config.scale}"
+            f"{path} has networks of width {config.learning.hidden}, not {given.learning.hidden}: "
+            f"set `hidden={config.learning.hidden}` or `scale={config.scale}`"
         )
     agent, step = _final_agent(run, config) if at is None else load_agent(run, config, at)
     library = run.library() if at is None else {}  # it belongs to the weights at the end
@@ -186,16 +230,16 @@ def _source(path: Path | str, at: int | None, domain: str, given: FinetuneSettin
 
 
 def _steps_of(run: Run, at: int | None, asked: bool) -> Arrays | None:
-    """What a pre-training saw, for a finetuning that learns from it; None if it has not kept it, unless `asked`."""
+    """Return the steps in the replay buffer of a pre-training; None if it was not kept and not `asked` for."""
     if not asked and (at is not None or not run.checkpoints()):
         return None
     if at is not None:
-        raise UserError("the steps before --at are not kept apart from those after it: drop --at or --prior-data")
+        raise UserError("the replay buffer also has the steps after `at`: omit `at` or `prior_data`")
     try:
         replay = run.replay()
     except ReplayUnusable as error:
         if asked:
-            raise UserError(f"{error}: add --prior-data 0 to finetune without pre-training data") from None
+            raise UserError(f"{error}: set `prior_data=0` to finetune without pre-training data") from None
         warnings.warn(f"{error}; finetuning without pre-training data", stacklevel=4)
         return None
     with fitting(run.path):
@@ -208,11 +252,11 @@ def _final_agent(run: Run, config: Any) -> tuple[Agent, int]:
         return load_agent(run, config, step)
     except UserError as error:
         held = ", ".join(map(str, run.steps_held()))
-        raise UserError(f"{error}: choose other weights with --at (there are: {held})") from None
+        raise UserError(f"{error}: choose other weights with `at` (available: {held})") from None
 
 
 def _final_step(run: Run) -> int:
-    """Where a finished run ended; one that is not finished has weights that somebody must choose."""
+    """Return the last step of a finished run. For an unfinished run, the user must choose the weights."""
     result = run.result()
     if result is not None:
         step = result.get("step")
@@ -220,8 +264,8 @@ def _final_step(run: Run) -> int:
     reached = run.reached()
     held = ", ".join(map(str, run.steps_held())) or "none yet"
     raise UserError(
-        f"{run.path} is not finished (step {reached:,} of {run.config['steps']:,}): continue it with "
-        f"`cic {run.kind} --resume {run.path}`, or choose weights with --at (there are: {held})"
+        f"{run.path} is not finished (step {reached:,} of {run.config['steps']:,}): resume it first, or choose "
+        f"weights with `at` (available: {held})"
     )
 
 
@@ -229,7 +273,7 @@ def _finetune_config(given: FinetuneSettings[Any], source: _Source | None, path:
     shared = {f.name: getattr(given, f.name) for f in dataclasses.fields(given)}
     if source is None:
         if given.skill is not None:
-            raise UserError("--skill needs a pre-trained run: an agent from scratch has no skills")
+            raise UserError("`skill` needs a pre-trained run: an agent from scratch has no skills")
         origin: dict[str, Any] = {"objective": "ddpg", "pretrained": None, "pretrain_steps": 0, "pretrain_seed": None}
         return FinetuneConfig(**shared, **origin, options=NoOptions())
     if given.skill is not None:
@@ -252,11 +296,22 @@ def resume(
     device: str | None = None,
     trust: bool = False,
 ) -> Finished:
-    """Continue a stopped run to its end, as if it had never stopped.
+    """Resume a stopped run from its last checkpoint, with the same result as if it had never stopped.
 
-    With `steps`, to another end, also if it is finished: as if it had been meant to be that long from the start. A
-    finished run goes back to its last checkpoint before the end, where it had not yet made up its final numbers.
-    On another `device` than the run's it goes on, but not to the bit. `trust` as in `evaluate`.
+    Args:
+        run: The run folder.
+        steps: Make the run longer, also if it is finished: the result is that of a run planned with this many steps.
+        quiet: Show no progress.
+        device: Resume on another device. The result is then not bit-exact.
+        trust: Allow the environment in the run's config.json to import a Python module.
+
+    Returns:
+        The run folder and its result.
+
+    Example:
+        ```python
+        longer = cic.resume("runs/skills", steps=3_000, quiet=True)
+        ```
     """
     opened = Run(run)
     opened.require_current_format()
@@ -270,7 +325,7 @@ def resume(
     try:
         check_device(config.device)
     except UserError as error:
-        raise UserError(f"{error}. Continue elsewhere, or here with --device cpu") from None
+        raise UserError(f"{error}. Resume on another machine, or here with `device=cpu`") from None
     check_source(opened, config, trust)
     agent, env = _parts(config)
     inherited = _inherited(opened, config, agent)
@@ -278,7 +333,7 @@ def resume(
 
 
 def _inherited(run: Run, config: Any, agent: Agent) -> Inheritance | None:
-    """What a finetuning started from. Where its checkpoints have all that is still needed of it, it may be damaged."""
+    """Return the inherited data of a finetuning. It may be damaged if the checkpoints have all that is still needed."""
     try:
         return run.inherited(weights_limit(agent))
     except UserError:
@@ -288,9 +343,9 @@ def _inherited(run: Run, config: Any, agent: Agent) -> Inheritance | None:
 
 
 def _already_finished(run: Run, result: dict[str, Any]) -> Finished:
-    """Nothing is left to do but the status of a run that was killed between its result and its last status."""
+    """Write the status of a run that was killed between its result and its last status."""
     if run.says_finished:
-        raise UserError(f"{run.path} is finished already: give it more --steps to go on")
+        raise UserError(f"{run.path} is finished already: set `steps` to make it longer")
     run.lock()
     try:
         step = result.get("step")
@@ -301,72 +356,125 @@ def _already_finished(run: Run, result: dict[str, Any]) -> Finished:
 
 
 def load(run: Path | str, *, at: int | None = None) -> Agent:
-    """The agent of a run, ready to `act(obs, skill)`; `at` picks a milestone's step.
+    """Load the agent of a run. No environment is made.
 
-    walker, quadruped and point_mass ship with the package: wherever a run is asked for, such a name does as well.
+    Args:
+        run: Folder of a pre-training or a finetuning, or a bundled agent: `"walker"`, `"quadruped"` or `"point_mass"`.
+            Every function that takes a run accepts these names; an existing path takes precedence.
+        at: Use the weights of this step's milestone or checkpoint; by default the last ones.
 
-    A finetuned agent acts by the skill that it chose unless it is given another. No environment is made.
+    Returns:
+        The agent: `agent.act(obs, skill)` returns actions. A finetuned agent uses its selected skill by default.
+
+    Example:
+        ```python
+        import numpy as np
+
+        agent = cic.load("walker")
+        skill = agent.objective.skills.sample(1, np.random.default_rng(0))[0]
+        action = agent.act(np.zeros(24, np.float32), skill)
+        ```
     """
     opened = Run(run)
     agent, step = load_agent(opened, config_of(opened), at)
     if at is None and not opened.finished:
-        warnings.warn(f"{run} is not finished: these are its weights of step {step:,}", stacklevel=2)
+        warnings.warn(f"{run} is not finished: using its weights of step {step:,}", stacklevel=2)
     agent.skill = chosen_skill(opened, agent.objective.skills.dim)
     return agent
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Returns of a run's agent: per task, one number per episode."""
+    """Returns of a run's agent."""
 
     skill: list[float] | None
+    """The skill that was used; None if each episode used its own."""
     returns: dict[str, list[float]]
+    """One number per episode for each task."""
 
 
 def evaluate(
     run: Path | str,
     *,
     episodes: int = 10,
-    skill: Array | None = None,
+    skill: Array | Sequence[float] | None = None,
     seed: int = 0,
     at: int | None = None,
     trust: bool = False,
 ) -> Evaluation:
-    """A finetuned run on its task under its skill; a pre-trained one on every task of its domain.
+    """Measure the returns of a run's agent: on its task, or for a pre-trained agent on every task of its domain.
 
-    Without `skill`, each episode of a pre-trained agent follows a skill of its own, drawn at random (zero-shot). The
-    run's environment is made only if that executes nothing of whoever made the run, or with `trust`.
+    Args:
+        run: Folder of a pre-training or a finetuning, or a bundled agent (`"walker"`).
+        episodes: Number of parallel episodes, with the mean action.
+        skill: Use this skill: a number per dimension, one number for all dimensions, or the index of a one-hot skill.
+            By default the run's selected skill; a pre-trained agent uses a random skill in each episode (zero-shot).
+        seed: Seed of the initial states and the random skills.
+        at: Use the weights of this step's milestone or checkpoint.
+        trust: Allow the environment in the run's config.json to import a Python module.
+
+    Returns:
+        The skill, and one return per episode for each task.
+
+    Example:
+        ```python
+        found = cic.evaluate("runs/tuned", episodes=3)
+        print(found.returns)
+        ```
     """
     opened = Run(run)
     agent = load(run, at=at)
-    if skill is not None:
-        skill = agent.objective.skills.check(np.ravel(skill).tolist())
-    used = agent.skill if skill is None else skill
+    used = agent.skill if skill is None else agent.objective.skills.check(np.ravel(skill).tolist())
     env = open_env(opened, num_envs=episodes, seed=seed, trust=trust)
     try:
         drawn = agent.objective.skills.sample(episodes, np.random.default_rng(seed)) if used is None else used
         measured = rollout(agent, env, drawn, seed=seed).returns
     finally:
         env.close()
-    paid = measured.pop("reward")
+    rewards = measured.pop("reward")
     if env.task is not None or not env.tasks:
-        measured = {env.name: paid}
+        measured = {env.name: rewards}
     return Evaluation(None if used is None else used.tolist(), {task: r.tolist() for task, r in measured.items()})
 
 
-def infer(run: Path | str, states: int, *, episodes: int = 10, seed: int = 0, at: int | None = None) -> Evaluation:
-    """A pre-trained run on every task of its domain, under the skill that `states` labelled states name: zero-shot.
+def infer(
+    run: Path | str,
+    states: int,
+    *,
+    episodes: int = 10,
+    seed: int = 0,
+    at: int | None = None,
+    trust: bool = False,
+) -> Evaluation:
+    """Infer the skill of each task of the domain from labelled states, and measure its returns (zero-shot).
 
-    They are drawn from its replay, or fresh where that is gone.
+    The states are drawn from the run's replay buffer; without one, random skills collect new states.
+
+    Args:
+        run: Folder of a pre-training whose method infers skills from rewards (for example APS or FB).
+        states: Number of states that are labelled with the task's reward.
+        episodes: Number of parallel episodes per task, with the mean action.
+        seed: Seed of the states and the initial states.
+        at: Use the weights of this step's milestone or checkpoint.
+        trust: Allow the environment in the run's config.json to import a Python module.
+
+    Returns:
+        One return per episode for each task.
+
+    Example:
+        ```python
+        run = cic.pretrain("gridworld", "fb", scale="smoke", out="runs/fb", quiet=True)
+        print(cic.infer(run.path, states=200, episodes=3).returns)
+        ```
     """
     opened = Run(run)
-    agent, env = _pretrained(opened, at, episodes, seed)
+    agent, env = _pretrained(opened, at, episodes, seed, trust)
     try:
         require_inference(agent, states, get_objective(config_of(opened).objective).title)
         try:
             replay = opened.replay() if opened.checkpoints() else None
         except ReplayUnusable as error:
-            warnings.warn(f"{error}; labelling fresh states instead", stacklevel=2)
+            warnings.warn(f"{error}; labelling new states instead", stacklevel=2)
             replay = None
         labelled = None if replay is None else replayed_states(replay, env.tasks, states, seed)
         if labelled is None:
@@ -380,33 +488,51 @@ def infer(run: Path | str, states: int, *, episodes: int = 10, seed: int = 0, at
     return Evaluation(None, returns)
 
 
-def reach(run: Path | str, goals: int, *, seed: int = 0, at: int | None = None) -> Reached:
-    """A pre-trained run steered to `goals` random places of its domain's plane, an episode each."""
+def reach(run: Path | str, goals: int, *, seed: int = 0, at: int | None = None, trust: bool = False) -> Reached:
+    """Steer a pre-trained agent to random goal positions in the plane of its domain, one episode per goal.
+
+    Args:
+        run: Folder of a pre-training whose method infers skills from goals (for example METRA or HILP).
+        goals: Number of goals.
+        seed: Seed of the goals and the initial states.
+        at: Use the weights of this step's milestone or checkpoint.
+        trust: Allow the environment in the run's config.json to import a Python module.
+
+    Returns:
+        The goals, the smallest and the last distance to each, and the radius within which a goal counts as reached.
+
+    Example:
+        ```python
+        run = cic.pretrain("gridworld", "metra", scale="smoke", out="runs/metra", quiet=True)
+        found = cic.reach(run.path, goals=4)
+        print((found.nearest <= found.radius).mean())
+        ```
+    """
     if goals < 1:
-        raise UserError(f"--goals needs at least 1 goal, not {goals}")
-    agent, env = _pretrained(Run(run), at, goals, seed)
+        raise UserError(f"goals must be at least 1, not {goals}")
+    agent, env = _pretrained(Run(run), at, goals, seed, trust)
     try:
         return reach_goals(agent, env, seed)
     finally:
         env.close()
 
 
-def _pretrained(run: Run, at: int | None, num_envs: int, seed: int) -> tuple[Agent, VectorEnv]:
-    """Its agent and as many copies of its domain."""
+def _pretrained(run: Run, at: int | None, num_envs: int, seed: int, trust: bool) -> tuple[Agent, VectorEnv]:
+    """Return the agent and parallel environments of its domain."""
     config = config_of(run)
     if run.kind != "pretrain":
         raise UserError(f"{run.path} is a finetuning run: give the folder of a pre-training")
     agent, _ = load_agent(run, config, at)
-    return agent, open_env(run, num_envs=num_envs, seed=seed)
+    return agent, open_env(run, num_envs=num_envs, seed=seed, trust=trust)
 
 
-# ---- making ----------------------------------------------------------------------------------------------------
+# ---- creating runs ----------------------------------------------------------------------------------------------
 
 
 def _start(
     path: Path, kind: str, config: Any, inherited: Inheritance | None, quiet: bool, origin: str = ""
 ) -> Finished:
-    """A new run. Its parts are made first, so that a mistake in the settings leaves no folder behind."""
+    """Create and train a run. Its parts are made first, so that invalid settings leave no folder behind."""
     agent, env = _parts(config)
     run = Run.plan(path, kind, to_dict(config), agent.spaces)
     loop = _loop(run, config, env, agent, inherited, quiet)
@@ -419,7 +545,7 @@ def _start(
 
 
 def _parts(config: Any) -> tuple[Agent, VectorEnv]:
-    """What a loop is made of, if there is room for it."""
+    """Make the agent and the environments, after a check that they fit into memory."""
     check_numbers(config)
     torch.set_num_threads(config.threads)  # before the first weights: threads decide the last bits of their QR
     env = envs.make(config.environment, num_envs=config.num_envs, seed=config.seed, timeout=config.env_timeout)
@@ -430,8 +556,8 @@ def _parts(config: Any) -> tuple[Agent, VectorEnv]:
             check_objective(agent.objective, config.objective, agent.device)
             require(
                 getattr(config.options, "plane", ()) is not None,
-                f"{config.objective} counts over a plane, and {config.domain} names none: say which entries of its "
-                "observation are one, for example --plane 0 1",
+                f"{config.objective} counts visits in a plane, and {config.domain} has no default: set `plane` to two "
+                "indices of the observation, for example 0 and 1",
             )
         return agent, env
     except BaseException:
@@ -442,11 +568,11 @@ def _parts(config: Any) -> tuple[Agent, VectorEnv]:
 def _loop(run: Run, config: Any, env: VectorEnv, agent: Agent, inherited: Inheritance | None, quiet: bool) -> Loop[Any]:
     try:
         return Loop(run, config, env, agent, SCRIPTS[run.kind], inherited=inherited, quiet=quiet)
-    except MemoryError:  # a replay that the run would never fill is still asked for
+    except MemoryError:  # the whole replay buffer is allocated, even if the run is shorter
         env.close()
         raise UserError(
-            f"a replay of {config.replay:,} steps does not fit into memory, and this run has {config.steps:,}: "
-            "lower --replay"
+            f"a replay buffer of {config.replay:,} steps does not fit into memory, and this run has {config.steps:,}: "
+            "lower `replay`"
         ) from None
 
 
@@ -458,7 +584,7 @@ def _new_folder(out: Path | str | None, name: str) -> Path:
 
 
 def _check(config: LoopConfig[Any]) -> None:
-    """What this machine cannot do, before anything is made."""
+    """Check what this machine can do, before anything is created."""
     check_device(config.device)
     if config.steps <= config.warmup:
         warnings.warn(

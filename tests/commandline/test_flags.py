@@ -148,6 +148,7 @@ def test_docstrings_of_fields_are_the_help() -> None:
         ("num_reps must be at least 1, not 0", "--num-reps must be at least 1, not 0"),
         ("steps must be at least 1 with num_reps.", "--steps must be at least 1 with --num-reps."),
         ("the steps of /a/num_reps and of num_envs", "the steps of /a/num_reps and of num_envs"),
+        ("omit `steps` or set `steps=20`, see `cic runs`", "omit --steps or set --steps 20, see `cic runs`"),
         ('unknown setting "num_reps" in num_reps.json', 'unknown setting "num_reps" in num_reps.json'),
     ],
 )

@@ -19,7 +19,6 @@ import torch
 import cic
 from cic import cli, envs
 from cic.core.errors import UserError
-from cic.report.skills import describe
 from cic.runs.folder import Run
 
 from .folders import PRETRAIN, finetune, forge, forge_arrays, forge_state, newest, pretrain, seal, stopped
@@ -75,7 +74,7 @@ def test_no_command_imports_what_a_run_names(skills: Path, tmp_path: Path, paylo
     path = hostile(stopped(skills, tmp_path / "stopped"), tmp_path / "run")
     verbs: dict[str, Callable[[], Any]] = {
         "evaluate": lambda: cic.evaluate(path, episodes=1),
-        "skills": lambda: describe(path, count=2, video=False),
+        "skills": lambda: cic.skills(path, count=2, video=False),
         "resume": lambda: cic.resume(path, quiet=True),
         "finetune": lambda: cic.finetune(path, "walker-run", quiet=True),
     }
@@ -187,7 +186,7 @@ def test_pictures_are_not_written_through_a_link(skills: Path, tmp_path: Path) -
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "run" / "pictures").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UserError, match="is a link"):
-        describe(tmp_path / "run", count=2, video=False)
+        cic.skills(tmp_path / "run", count=2, video=False)
     assert not list((tmp_path / "elsewhere").iterdir())
 
 

@@ -17,7 +17,6 @@ from cic import api
 from cic.core.errors import UserError
 from cic.export import episodes_of, export_policy, write_exorl
 from cic.report import report
-from cic.report.skills import describe
 from cic.runs import records
 from cic.runs.folder import Run
 
@@ -54,7 +53,7 @@ READERS: dict[str, Callable[[Path, Path], Any]] = {
     "load at a milestone": lambda run, out: cic.load(run, at=100),
     "evaluate": lambda run, out: cic.evaluate(run, episodes=1),
     "infer": lambda run, out: api.infer(run, 20, episodes=1),
-    "skills": lambda run, out: describe(run, out=out, count=2, video=False),
+    "skills": lambda run, out: cic.skills(run, out=out, count=2, video=False),
     "records": lambda run, out: records.read([run]),
     "report": lambda run, out: report([run], out),
     "finetune": lambda run, out: cic.finetune(run, TASK, out=out, **TUNE),

@@ -23,4 +23,4 @@ def run(given: CompareArguments) -> None:
 
     from cic.report import compare
 
-    Console().print(compare([given.a], [given.b], given.options))
+    Console().print(compare(given.a, given.b, given.options))

@@ -45,12 +45,12 @@ def _evaluate_returns(given: EvaluateArguments) -> None:
 
     from cic.api import evaluate, infer
 
-    shared: dict[str, Any] = {"episodes": given.episodes, "seed": given.seed, "at": given.at}
-    skill = None if given.skill is None else np.array(given.skill, np.float32)
+    names = ("episodes", "seed", "at", "trust")
+    shared: dict[str, Any] = {name: getattr(given, name) for name in names}
     if given.infer is not None:
         found = infer(given.run, given.infer, **shared)
     else:
-        found = evaluate(given.run, skill=skill, trust=given.trust, **shared)
+        found = evaluate(given.run, skill=given.skill, **shared)
     if given.json:
         print(json.dumps(dataclasses.asdict(found)))
         return
@@ -64,7 +64,7 @@ def _evaluate_returns(given: EvaluateArguments) -> None:
 def _evaluate_goals(given: EvaluateArguments, count: int) -> None:
     from cic.api import reach
 
-    found = reach(given.run, count, seed=given.seed, at=given.at)
+    found = reach(given.run, count, seed=given.seed, at=given.at, trust=given.trust)
     if given.json:
         print(json.dumps({name: getattr(found, name).tolist() for name in ("goals", "nearest", "last")}))
         return

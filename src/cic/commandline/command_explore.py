@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import threading
 import webbrowser
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from cic.commandline.flags import POSITIONAL
-from cic.core.errors import UserError
 
 DEFAULT = "quadruped"
 LOCAL = ("127.0.0.1", "::1", "localhost")
@@ -41,29 +40,18 @@ class ExploreArguments:
 
 
 def run(given: ExploreArguments) -> None:
-    for name, least in (("count", 2), ("steps", 10), ("viewers", 1)):
-        if getattr(given, name) < least:
-            raise UserError(f"{name} must be at least {least}, not {getattr(given, name)}")
-    if not 0 <= given.seed < 2**31:
-        raise UserError(f"seed must lie in [0, 2³¹), not {given.seed}")
-    from cic.explore import AgentPool, ExploreOptions, Explorer, available_agents
+    from cic.explore import explore
 
-    shared = {name: getattr(given, name) for name in ("seed", "count", "steps", "at", "trust", "viewers")}
-    pool = AgentPool(available_agents([str(run) for run in given.runs] or [DEFAULT]), ExploreOptions(**shared))
-    agent = pool.agent(pool.names[0])
-    for run in given.runs[1:]:
-        pool.agent(str(run))  # report a folder that cannot be loaded now, not when it is chosen
-    if given.skill is not None:
-        pool.options = replace(pool.options, skill=agent.space.check(given.skill))
-    with Explorer(pool, given.host, given.port) as explorer:
+    options = {field.name: getattr(given, field.name) for field in fields(given) if field.name not in ("runs", "open")}
+    with explore(given.runs or DEFAULT, **options) as explorer:
         if given.port and explorer.port != given.port:
             print(f"port {given.port} is in use; took {explorer.port}")
-        address = f"http://{'localhost' if given.host == '0.0.0.0' else given.host}:{explorer.port}"
-        print(f"{agent.title} in {agent.environment}: {address} (Ctrl-C ends)", flush=True)
+        agent = explorer.agent
+        print(f"{agent.title} in {agent.environment}: {explorer.url} (Ctrl-C ends)", flush=True)
         if given.host not in LOCAL:
             print("everybody who can reach this machine can open the page", flush=True)
         if given.open:
-            webbrowser.open(address)
+            webbrowser.open(explorer.url)
         try:
             threading.Event().wait()
         except KeyboardInterrupt:

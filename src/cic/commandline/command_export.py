@@ -25,29 +25,25 @@ class ExportArguments:
 
 
 def run(given: ExportArguments) -> None:
-    out = given.out or given.run / "export"
-    if given.format in ("onnx", "torch"):
-        _export_policy(given, out)
+    if given.format == "exorl" or given.format == "minari":
+        _export_data(given, given.format)
     else:
-        _export_data(given, out)
+        _export_policy(given, given.format)
 
 
-def _export_data(given: ExportArguments, out: Path) -> None:
-    from cic.export import episodes_of, write_exorl, write_minari
-    from cic.runs.folder import Run
+def _export_data(given: ExportArguments, format: Literal["exorl", "minari"]) -> None:
+    from cic.export import export_data
 
-    found = episodes_of(Run(given.run))
-    task = given.task.rpartition("-")[2] if given.task else None
-    folder = write_exorl(found, out, task) if given.format == "exorl" else write_minari(found, out, task)
-    if found.episodes[0].physics is None:
+    found = export_data(given.run, given.out, format, task=given.task)
+    if not found.physics:
         print("cic: note: without the simulator's state, which only --keep-physics keeps", file=sys.stderr)
     if found.left_out:
         print(f"cic: note: {found.left_out:,} steps of incomplete episodes are left out", file=sys.stderr)
-    print(f"{folder}: {len(found.episodes)} episodes, {sum(map(len, found.episodes)):,} steps")
+    print(f"{found.folder}: {found.episodes} episodes, {found.steps:,} steps")
 
 
-def _export_policy(given: ExportArguments, out: Path) -> None:
-    from cic.export.policy import export_policy
+def _export_policy(given: ExportArguments, format: Literal["onnx", "torch"]) -> None:
+    from cic.export import export_policy
 
-    path, inputs = export_policy(given.run, out / "policy", "onnx" if given.format == "onnx" else "torch", at=given.at)
+    path, inputs = export_policy(given.run, given.out and given.out / "policy", format, at=given.at)
     print(f"{path}: {' and '.join(inputs)} to action")

@@ -71,10 +71,11 @@ def _is_domain(task: str) -> bool:
 
 
 def _sweep(runs: Sequence[Path], settings: dict[str, Any], seeds: str | None, own: dict[str, Any]) -> int:
-    from cic.sweep.command import finetunings, run_small
+    from cic.commandline.command_sweep import execute
+    from cic.sweep.command import SweepOptions, finetunings
     from cic.sweep.grid import parse_seeds
 
     task, seed = settings.pop("task"), settings.pop("seed", None)
     chosen = parse_seeds(seeds) if seeds else None if seed is None else (seed,)
     plan = finetunings(runs, task, chosen, settings, own.get("at"))
-    return run_small(plan, own.get("out"), own.get("quiet", False))
+    return execute(plan, SweepOptions(out=str(own.get("out") or "runs"), quiet=own.get("quiet", False)))

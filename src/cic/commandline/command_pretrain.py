@@ -29,8 +29,10 @@ def run(given: dict[str, Any]) -> int:
     own = take(given, "out", "quiet", "seeds")
     config = override(pretrain_defaults(**take(given, "domain", "objective", "scale", "preset", "learner")), given)
     if seeds := own.pop("seeds", None):
-        from cic.sweep.command import run_small
+        from cic.commandline.command_sweep import execute
+        from cic.sweep.command import SweepOptions
         from cic.sweep.grid import of_config, parse_seeds
 
-        return run_small(of_config(config, parse_seeds(seeds)), own.get("out"), own.get("quiet", False))
+        options = SweepOptions(out=str(own.get("out") or "runs"), quiet=own.get("quiet", False))
+        return execute(of_config(config, parse_seeds(seeds)), options)
     return print_result(pretrain(config, **own))

@@ -20,12 +20,9 @@ class ReportArguments:
 
 
 def run(given: ReportArguments) -> None:
-    from cic.report import report, watch
+    from cic.report import report
 
-    if given.options.watch:
-        watch(given.runs, given.out, given.options, _print_result)
-    else:
-        _print_result(report(given.runs, given.out, given.options))
+    report(given.runs, given.out, given.options, on_report=_print_result)
 
 
 def _print_result(result: ReportResult) -> None:

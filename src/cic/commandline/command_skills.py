@@ -24,9 +24,9 @@ class SkillsArguments(AgentArguments):
 def run(given: SkillsArguments) -> None:
     stages = Stages("cic skills", given.quiet)
     with stages("starting"):
-        from cic.report.skills import comparison_table, describe
+        from cic.report.skills import comparison_table, skills
 
-    found = describe(given.run, at=given.at, out=given.out, trust=given.trust, stages=stages, **vars(given.look))
+    found = skills(given.run, at=given.at, out=given.out, trust=given.trust, stages=stages, **vars(given.look))
     print_table(found.header, [[_cell(cell) for cell in row] for row in found.rows])
     for note in found.notes:
         print(note)

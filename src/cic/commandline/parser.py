@@ -70,6 +70,8 @@ class CommandParser(Parser):
         text = "Import this Python file or module first; it may register objectives and environments. Repeatable."
         group.add_argument("--import", metavar="FILE|MODULE", help=text)
         group.add_argument(*HELP, action="help", help="Print this help; --help-all includes rarely used settings.")
+        for action in self.actions.values():
+            action.help = self._with_quoted_flags(action.help or "")
         self.usage = " ".join([self.prog, *filter(None, (flag.usage for flag in self.flags.values())), "[settings]"])
 
     def parse(self, words: Sequence[str]) -> dict[str, Any]:
@@ -120,11 +122,18 @@ class CommandParser(Parser):
     def with_flag_names(self, message: str) -> str:
         """Replace parameters in a library's error message by flags: `num_envs must be …` → `--num-envs must be …`.
 
-        A name of one word is replaced at the beginning only: elsewhere it may be ordinary English.
+        A name of one word is replaced at the beginning or in backticks only: elsewhere it may be ordinary English.
         """
         names = {flag.name: flag.spelling for flag in self.flags.values() if not flag.positional}
+        message = self._with_quoted_flags(message)
         pattern = r"""^\w+(?= must\b)|(?<![\w./"'`-])[a-z]+(?:_[a-z]+)+(?![\w/"'`-]|\.\w)"""
         return re.sub(pattern, lambda match: names.get(match[0], match[0]), message)
+
+    def _with_quoted_flags(self, text: str) -> str:
+        """Replace `` `hidden` `` by `--hidden`, and `` `hidden=256` `` by `--hidden 256`."""
+        names = {flag.name: flag.spelling for flag in self.flags.values() if not flag.positional}
+        pattern = rf"`({'|'.join(names)})(?:=([^`]*))?`"
+        return re.sub(pattern, lambda match: f"{names[match[1]]} {match[2] or ''}".rstrip(), text) if names else text
 
 
 def peek(words: Sequence[str], *names: str) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import types
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from cic.core.errors import UserError, unknown
@@ -39,6 +40,23 @@ def checked(cls: type, values: dict[str, Any]) -> dict[str, Any]:
     """Check values for some fields of `cls` as strictly as `from_dict` does."""
     hints = _hints(cls)
     return {name: _value(hints[name], value, name) for name, value in values.items()}
+
+
+def with_fields(options: T, values: dict[str, Any]) -> T:
+    """Return options with other values of some fields, as a caller in Python gives them.
+
+    A path may be a string, a list of one string the string alone, and a list of numbers an array.
+    """
+    fields = [field.name for field in dataclasses.fields(options)]  # type: ignore[arg-type]
+    hints, found = _hints(type(options)), {}  # type: ignore[arg-type]
+    for name, value in values.items():
+        if name not in fields:
+            raise unknown("option", name, fields)
+        if isinstance(value, str):
+            kinds = (hints[name], *get_args(hints[name]))
+            value = Path(value) if Path in kinds else (value,) if get_origin(hints[name]) is tuple else value
+        found[name] = value.tolist() if hasattr(value, "tolist") else value
+    return dataclasses.replace(options, **checked(type(options), found))  # type: ignore[type-var]
 
 
 @lru_cache(maxsize=256)

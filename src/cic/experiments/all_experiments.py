@@ -44,6 +44,21 @@ _CLASSES: tuple[type[Experiment], ...] = (
 EXPERIMENTS = {cls.name: cls() for cls in _CLASSES}
 
 
+def experiments() -> dict[str, Experiment]:
+    """List the tables and figures of the paper that `cic.reproduce` can reproduce.
+
+    Returns:
+        Experiments by name, each with its `question` and the `claim` of the paper.
+
+    Example:
+        ```python
+        for name, experiment in cic.experiments().items():
+            print(name, experiment.question)
+        ```
+    """
+    return dict(EXPERIMENTS)
+
+
 def get_experiment(name: str) -> Experiment:
     if name not in EXPERIMENTS:
         raise unknown("experiment", name, [*EXPERIMENTS, "all"])

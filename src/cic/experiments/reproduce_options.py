@@ -18,14 +18,8 @@ class ReproduceOptions:
     """smoke (seconds, shows that it works), laptop (hours on one core), paper (the paper's numbers)."""
     out: Path = Path("reproduction")
     """Folder for runs, figures and pages; one scale each."""
-    list: bool = False
-    """Only list the experiments, their questions and their numbers of runs; --dry-run gives the cost of one."""
     draw: bool = False
-    """Run nothing: draw what is in --out again, from its run folders or its tables."""
-    plan: Path | None = None
-    """Only write the plan to this file, to be read, edited and run by `cic sweep`."""
-    dry_run: bool = False
-    """Only print the cost: every kind of run is timed on this machine."""
+    """Run nothing: draw the contents of `out` again, from its run folders or its tables."""
     seeds: str | None = None
     """0-4, or 0,3,7, in place of the experiment's own."""
     domain: str | None = None
@@ -35,7 +29,7 @@ class ReproduceOptions:
     slots: int | None = None
     """Runs at once; by default as many as there are cores."""
     address: str | None = None
-    """Join the Ray cluster at HOST:PORT (or auto); --out must be a folder that all nodes see."""
+    """Join the Ray cluster at HOST:PORT (or auto); `out` must be a folder that all nodes see."""
     quiet: bool = False
     """Show no progress."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cic import __version__
+from cic.core.config import with_fields
 from cic.core.errors import UserError
 from cic.experiments.all_experiments import EXPERIMENTS, get_experiment, merge, plan_runs
 from cic.experiments.experiment import Experiment, ExperimentResult, ExperimentSetup, PlannedRun
@@ -19,9 +20,10 @@ from cic.experiments.measurements import measure
 from cic.experiments.output_folder import OutputFolder
 from cic.experiments.reproduce_options import ReproduceOptions
 from cic.report import figures, tables
-from cic.report.tables import Table, many
+from cic.report.tables import Table
 from cic.runs.records import RunRecord
 from cic.runs.storage import write_json
+from cic.sweep.plan import Plan
 
 ALL = "all"
 FIGURES = ("png", "pdf")
@@ -50,25 +52,54 @@ class DrawnExperiment:
         return bool(self.result.plots) and all(member.done for member in self.found.members)
 
 
-def reproduce(name: str, options: ReproduceOptions) -> int:
-    """Return the exit code: 0 if everything is there, 1 if a run failed or is missing."""
-    chosen = list(EXPERIMENTS.values()) if name == ALL else [get_experiment(name)]
+@dataclass(frozen=True)
+class Reproduction:
+    """What `reproduce` made."""
+
+    page: Path
+    """The HTML page with the figures."""
+    drawn: tuple[DrawnExperiment, ...]
+
+    @property
+    def summaries(self) -> dict[str, str]:
+        """The result of each experiment in words."""
+        return {one.experiment.name: one.result.summary for one in self.drawn}
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Missing runs and other warnings."""
+        return tuple(notice for one in self.drawn for notice in one.found.notices)
+
+    @property
+    def complete(self) -> bool:
+        """Whether no run failed or is missing."""
+        return all(one.complete for one in self.drawn)
+
+
+def reproduce(name: str, options: ReproduceOptions | None = None, **fields: Any) -> Reproduction:
+    """Reproduce a table or figure of the paper: run what is missing, measure and draw.
+
+    Args:
+        name: An experiment of `cic.experiments()`, or `"all"`.
+        options: How the experiment is run.
+        **fields: Fields of `ReproduceOptions` by name; they override `options`. `seeds` may be numbers.
+
+    Returns:
+        The page with the figures, the results in words, and whether all runs are done.
+
+    Example:
+        ```python
+        made = cic.reproduce("gridworld", scale="smoke", seeds=[0], out="reproduction")
+        print(made.page, made.complete, made.summaries["gridworld"])
+        ```
+    """
+    options = _options(options, fields)
+    chosen = _chosen(name)
     folder = OutputFolder(options.out)
     if options.draw:
         return _draw_only(chosen, folder, name)
-    setups = {experiment.name: _setup(experiment, options, alone=name != ALL) for experiment in chosen}
-    plans = {experiment.name: plan_runs(experiment, setups[experiment.name]) for experiment in chosen}
+    setups, plans = _plans(chosen, options, name)
     plan = merge(plans.values())
-    if options.plan is not None:
-        plan.write(options.plan)
-        print(f"{options.plan}: {many(len(plan.runs), 'run')}")
-        return 0
-    if options.dry_run:
-        from cic.sweep.command import print_cost
-        from cic.sweep.resolve import resolve
-
-        print_cost(plan, resolve(plan))
-        return 0
     _require_plotting()
     from cic.sweep.driver import ExecutionOptions, run_plan
 
@@ -88,15 +119,53 @@ def reproduce(name: str, options: ReproduceOptions) -> int:
     return _finish(drawn, folder, name)
 
 
+def reproduce_plan(name: str, options: ReproduceOptions | None = None, **fields: Any) -> Plan:
+    """Make the plan of the runs of an experiment without executing it.
+
+    Args:
+        name: An experiment of `cic.experiments()`, or `"all"`.
+        options: How the experiment is run.
+        **fields: Fields of `ReproduceOptions` by name; they override `options`.
+
+    Returns:
+        The plan: `cic.sweep_cost(plan)` estimates its cost, and `plan.write(path)` writes it to a file.
+
+    Example:
+        ```python
+        plan = cic.reproduce_plan("main", scale="laptop", seeds="0-2")
+        print(len(plan.runs))
+        ```
+    """
+    return merge(_plans(_chosen(name), _options(options, fields), name)[1].values())
+
+
+def _options(options: ReproduceOptions | None, fields: dict[str, Any]) -> ReproduceOptions:
+    seeds = fields.get("seeds")
+    if seeds is not None and not isinstance(seeds, str):
+        fields = fields | {"seeds": ",".join(map(str, seeds))}
+    return with_fields(options or ReproduceOptions(), fields)
+
+
+def _chosen(name: str) -> list[Experiment]:
+    return list(EXPERIMENTS.values()) if name == ALL else [get_experiment(name)]
+
+
+def _plans(
+    chosen: Sequence[Experiment], options: ReproduceOptions, name: str
+) -> tuple[dict[str, ExperimentSetup], dict[str, list[PlannedRun]]]:
+    setups = {experiment.name: _setup(experiment, options, alone=name != ALL) for experiment in chosen}
+    return setups, {experiment.name: plan_runs(experiment, setups[experiment.name]) for experiment in chosen}
+
+
 def _setup(experiment: Experiment, options: ReproduceOptions, alone: bool) -> ExperimentSetup:
     setup = options.setup()
     return replace(setup, domain=None) if experiment.own_domain and not alone else setup
 
 
-def _draw_only(chosen: Sequence[Experiment], folder: OutputFolder, name: str) -> int:
+def _draw_only(chosen: Sequence[Experiment], folder: OutputFolder, name: str) -> Reproduction:
     _require_plotting()
     if folder.made is None:
-        raise UserError(f"{folder.path} holds no experiments yet: omit --draw to run some")
+        raise UserError(f"{folder.path} holds no experiments yet: omit `draw` to run some")
     if folder.made.get("version") != __version__:
         print(f"cic: note: {folder.path} was made by cic {folder.made.get('version')}", file=sys.stderr)
     drawn = []
@@ -105,9 +174,9 @@ def _draw_only(chosen: Sequence[Experiment], folder: OutputFolder, name: str) ->
         if stored is not None:
             drawn.append(_draw(experiment, *stored, folder))
         elif name != ALL:
-            raise UserError(f"{experiment.name} was not run in {folder.path}: omit --draw to run it")
+            raise UserError(f"{experiment.name} was not run in {folder.path}: omit `draw` to run it")
     if not drawn:
-        raise UserError(f"no experiment was run in {folder.path}: omit --draw to run some")
+        raise UserError(f"no experiment was run in {folder.path}: omit `draw` to run some")
     return _finish(drawn, folder, name)
 
 
@@ -170,7 +239,7 @@ def _load(
             for name in experiment.measurements:
                 values = folder.measured(record, name, setup.scale)
                 if values is None:
-                    found.notices.append(f"{record.name} is not measured: the same command without --draw measures it")
+                    found.notices.append(f"{record.name} is not measured: the same command without `draw` measures it")
                 else:
                     measured[name] = values
         files = None if record is None else folder.files(record)
@@ -215,13 +284,8 @@ def _write(drawn: DrawnExperiment, folder: Path) -> None:
     )
 
 
-def _finish(drawn: Sequence[DrawnExperiment], folder: OutputFolder, name: str) -> int:
-    for one in drawn:
-        print(f"{one.experiment.name}: {one.result.summary}")
-        for notice in one.found.notices:
-            print(f"cic: note: {notice}", file=sys.stderr)
+def _finish(drawn: Sequence[DrawnExperiment], folder: OutputFolder, name: str) -> Reproduction:
     page = folder.path / "index.html" if name == ALL else folder.of(name) / "page.html"
     with folder.held():
         write_page(page, drawn)
-    print(f"{page}: {many(len(drawn), 'experiment')}")
-    return 0 if all(one.complete for one in drawn) else 1
+    return Reproduction(page, tuple(drawn))

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from cic.core.config import require
 from cic.core.types import Array
 from cic.explore.live_metrics import LiveMetrics
 from cic.explore.loaded_agent import LoadedAgent, load_agent
@@ -14,19 +15,27 @@ from cic.explore.skill_map import SkillMap, make_map
 
 @dataclass(frozen=True)
 class ExploreOptions:
-    """Options of the command line."""
+    """Options of the explorer."""
 
     skill: Array | None = None
     """First skill of the first agent; by default its own or a random one."""
     seed: int = 0
+    """Seed of the initial state and of the skills on the map."""
     count: int = 64
-    """Skills on the map."""
+    """Number of skills on the map."""
     steps: int = 200
-    """Steps of each skill on the map."""
+    """Steps per skill, whose final positions make the map."""
     at: int | None = None
+    """Use the weights of this step's milestone or checkpoint (of the first run)."""
     trust: bool = False
+    """Allow the environment in the run's config.json to import a Python module."""
     viewers: int = 16
-    """Maximum number of open pages."""
+    """Maximum number of open pages, each with its own environment."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("count", 2), ("steps", 10), ("viewers", 1)):
+            require(getattr(self, name) >= least, f"{name} must be at least {least}, not {getattr(self, name)}")
+        require(0 <= self.seed < 2**31, f"seed must lie in [0, 2³¹), not {self.seed}")
 
 
 @dataclass

@@ -8,12 +8,16 @@ import io
 import socket
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from cic.core.config import with_fields
 from cic.core.errors import UserError
-from cic.explore.agent_pool import AgentPool
+from cic.explore.agent_pool import AgentPool, ExploreOptions
+from cic.explore.loaded_agent import LoadedAgent, available_agents
 from cic.explore.viewer import Viewer
 
 TRIED_PORTS = 100
@@ -33,14 +37,14 @@ def free_port(host: str, wanted: int) -> int:
         except OSError as error:
             if isinstance(error, socket.gaierror) or error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise UserError(f"cannot listen on {host}:{port}: {error.strerror}") from None
-    raise UserError(f"the ports {wanted} to {wanted + TRIED_PORTS - 1} are all in use: choose another with --port")
+    raise UserError(f"the ports {wanted} to {wanted + TRIED_PORTS - 1} are all in use: choose another `port`")
 
 
 class Explorer:
     """A running server; a context manager."""
 
     def __init__(self, pool: AgentPool, host: str, port: int) -> None:
-        self._pool, self._viewers = pool, dict[int, Viewer]()
+        self._pool, self._host, self._viewers = pool, host, dict[int, Viewer]()
         self._lock = threading.Lock()
         viser = _viser()
         # the page may close while its thread sends a message
@@ -58,6 +62,16 @@ class Explorer:
         self._server.scene.configure_environment_map("warehouse", environment_intensity=0.45)  # part of viser
         self._server.on_client_connect(self._on_connect)
         self._server.on_client_disconnect(self._on_disconnect)
+
+    @property
+    def url(self) -> str:
+        """The address of the page on this machine."""
+        return f"http://{'localhost' if self._host == '0.0.0.0' else self._host}:{self.port}"
+
+    @property
+    def agent(self) -> LoadedAgent:
+        """The agent that is shown first."""
+        return self._pool.agent(self._pool.names[0])
 
     @property
     def port(self) -> int:
@@ -106,6 +120,46 @@ class Explorer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def explore(
+    runs: Path | str | Sequence[Path | str] = "quadruped",
+    options: ExploreOptions | None = None,
+    *,
+    skill: Sequence[float] | None = None,
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    **fields: Any,
+) -> Explorer:
+    """Start a page on which agents and their skills are explored live in the browser.
+
+    Args:
+        runs: Run folders, or bundled agents (`"quadruped"`, `"walker"`, `"point_mass"`). The first is shown.
+        options: Options of the explorer.
+        skill: Start with this skill: a number per dimension, one number for all dimensions, or the index of a one-hot
+            skill.
+        host: Address to listen on; `"0.0.0.0"` lets everybody in who can reach this machine.
+        port: Port to listen on. If it is in use, the next free one is taken.
+        **fields: Fields of `ExploreOptions` by name; they override `options`.
+
+    Returns:
+        The running server: `url` is the page's address, and `close()` ends it. It is a context manager as well.
+
+    Example:
+        ```python
+        with cic.explore("walker", port=0) as explorer:
+            print(explorer.url)
+        ```
+    """
+    options = with_fields(options or ExploreOptions(), fields)
+    names = [str(run) for run in ([runs] if isinstance(runs, Path | str) else runs)]
+    pool = AgentPool(available_agents(names), options)
+    agent = pool.agent(pool.names[0])
+    for name in names[1:]:
+        pool.agent(name)  # report a folder that cannot be loaded now, not when it is chosen
+    if skill is not None:
+        pool.options = replace(pool.options, skill=agent.space.check(skill))
+    return Explorer(pool, host, port)
 
 
 def _viser() -> Any:

@@ -3,6 +3,7 @@
 from cic.export import episodes_of, export_policy, read_exorl, write_exorl, write_minari
 """
 
+from cic.export.data import DataExport, export_data
 from cic.export.episodes import Experience, episodes_of
 from cic.export.exorl import read_exorl, write_exorl
 from cic.export.minari import read_minari, write_minari
@@ -10,9 +11,11 @@ from cic.export.policy import export_policy
 from cic.learning.replay import Episode
 
 __all__ = [
+    "DataExport",
     "Episode",
     "Experience",
     "episodes_of",
+    "export_data",
     "export_policy",
     "read_exorl",
     "read_minari",

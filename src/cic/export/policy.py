@@ -41,16 +41,30 @@ class Policy(nn.Module):
 
 
 def export_policy(
-    run: Path | str, out: Path | str, format: Format = "torch", *, at: int | None = None
+    run: Path | str, out: Path | str | None = None, format: Format = "torch", *, at: int | None = None
 ) -> tuple[Path, list[str]]:
-    """Write the policy of a run; the file, and the names of its inputs: "obs", and "skill" where none was chosen.
+    """Export the policy of a run: observations in, mean actions out.
 
-    `onnx` runs in ONNX Runtime, `torch` loads with `torch.export.load(file).module()`.
+    Args:
+        run: Folder of a pre-training or a finetuning, or a bundled agent (`"walker"`).
+        out: The file without its ending; by default `export/policy` in the run's folder.
+        format: `"torch"` (load it with `torch.export.load(file).module()`) or `"onnx"` (runs in ONNX Runtime; needs the
+            extra `export`).
+        at: Use the weights of this step's milestone or checkpoint.
+
+    Returns:
+        The file, and the names of the inputs: `"obs"`, and `"skill"` if the run has not selected a skill.
+
+    Example:
+        ```python
+        file, inputs = cic.export_policy("walker", "policy")
+        ```
     """
     agent = load(run, at=at)
-    policy, path = Policy(agent), Path(out).with_suffix(ENDINGS[format])
+    policy = Policy(agent)
+    path = (Path(run) / "export" / "policy" if out is None else Path(out)).with_suffix(ENDINGS[format])
     if path.exists():
-        raise UserError(f"{path} exists already: choose another --out")
+        raise UserError(f"{path} exists already: choose another `out`")
     inputs = {"obs": torch.zeros(2, agent.spaces.obs)}
     if not policy.fixed:
         inputs["skill"] = torch.from_numpy(agent.objective.skills.sample(2, np.random.default_rng(0)))

@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+from cic.core.config import with_fields
 from cic.core.errors import UserError
 from cic.report import findings, groups, learning_curves, scores, stale_files, warnings
 from cic.report.options import ReportOptions, ReportResult
@@ -24,12 +26,46 @@ _FILES = ("config.json", "status.json", "metrics.jsonl", "result.json", "trials.
 FileStates = dict[Path, tuple[int, int, bool]]
 
 
-def report(runs: Sequence[Path], out: Path, options: ReportOptions | None = None) -> ReportResult:
-    """Write the report of all run folders at or below `runs` to the folder `out`."""
-    options = options or ReportOptions()
+def report(
+    runs: Path | str | Sequence[Path | str],
+    out: Path | str = "report",
+    options: ReportOptions | None = None,
+    *,
+    on_report: Callable[[ReportResult], None] = lambda result: None,
+    **fields: Any,
+) -> ReportResult:
+    """Make tables, figures and one HTML page from run folders.
+
+    Args:
+        runs: Run folders, or folders of run folders.
+        out: Folder for report.html, figures and tables.
+        options: Options of the report.
+        on_report: Receives every version of the report; with `watch=True` there are several.
+        **fields: Fields of `ReportOptions` by name; they override `options`.
+
+    Returns:
+        The written files, the main results and the warnings.
+
+    Example:
+        ```python
+        result = cic.report("runs", "report", paper="cic", figures=("png",))
+        print(result.page, *result.findings, sep="\\n")
+        ```
+    """
+    options = with_fields(options or ReportOptions(), fields)
+    folders = [Path(path) for path in ([runs] if isinstance(runs, Path | str) else runs)]
+    if options.watch:
+        return watch(folders, Path(out), options, on_report)
+    result = build_report(folders, Path(out), options)
+    on_report(result)
+    return result
+
+
+def build_report(runs: Sequence[Path], out: Path, options: ReportOptions) -> ReportResult:
+    """Write one version of the report."""
     _require_extra()
     scores.paper_rows(options.paper)  # an unknown name is an error before the work starts
-    found, notices = records.read([Path(path) for path in runs])
+    found, notices = records.read(runs)
     if not found and not options.paper:
         raise UserError("; ".join(notices) or "give at least one run folder")
     counted = warnings.without_duplicates(found, notices)
@@ -38,7 +74,7 @@ def report(runs: Sequence[Path], out: Path, options: ReportOptions | None = None
     warnings.states(counted, notices)
     warnings.budgets(study.finetune, notices)
     computed = scores.compute(study, options, notices)
-    builder = Builder(Path(out), options, study, computed, learning_curves.load(counted, notices), notices)
+    builder = Builder(out, options, study, computed, learning_curves.load(counted, notices), notices)
     try:
         builder.out.mkdir(parents=True, exist_ok=True)
         if options.data is not None:
@@ -115,7 +151,7 @@ def watch(
     while True:
         now = _file_states(runs)
         if now != before and (now or options.paper):
-            result = report(runs, out, options)
+            result = build_report(runs, out, options)
             on_report(result)
         before = now
         if result is not None and not result.running:

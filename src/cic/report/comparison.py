@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cic.core.config import with_fields
 from cic.core.errors import UserError
 from cic.core.paper_scores import experts
 from cic.report import groups, statistics, warnings
@@ -27,12 +28,34 @@ if TYPE_CHECKING:
 _SHORT = 11  # letters of both labels that fit into the headers at 80 columns
 
 
-def compare(a: Sequence[Path], b: Sequence[Path], options: CompareOptions | None = None) -> RenderableType:
-    """Return a rich table of A − B and P(A > B) with intervals, for each common task and over all tasks."""
+def compare(
+    a: Path | str | Sequence[Path | str],
+    b: Path | str | Sequence[Path | str],
+    options: CompareOptions | None = None,
+    **fields: Any,
+) -> RenderableType:
+    """Compare two groups of finetuning runs.
+
+    Args:
+        a: The first group: run folders, or folders of run folders.
+        b: The second group.
+        options: Options of the comparison.
+        **fields: Fields of `CompareOptions` by name; they override `options`.
+
+    Returns:
+        A table for `rich.print`: A − B and P(A > B) with intervals, for each common task and over all tasks.
+
+    Example:
+        ```python
+        import rich
+
+        rich.print(cic.compare("runs/cic", "runs/apt", reps=2000))
+        ```
+    """
     from rich.console import Group
     from rich.text import Text
 
-    options = options or CompareOptions()
+    options = with_fields(options or CompareOptions(), fields)
     notices: list[str] = []
     first, second = _group("A", a, options, notices), _group("B", b, options, notices)
     shared = {run.path.resolve() for run in first.runs} & {run.path.resolve() for run in second.runs}
@@ -44,9 +67,12 @@ def compare(a: Sequence[Path], b: Sequence[Path], options: CompareOptions | None
     return Group(*lines, _table(first, second, options))
 
 
-def _group(name: str, paths: Sequence[Path], options: CompareOptions, notices: list[str]) -> RunGroup:
-    """Return the finished finetuning runs at or below `paths`; all must belong to one group."""
-    found, problems = records.read([Path(path) for path in paths])
+def _group(
+    name: str, folders: Path | str | Sequence[Path | str], options: CompareOptions, notices: list[str]
+) -> RunGroup:
+    """Return the finished finetuning runs at or below `folders`; all must belong to one group."""
+    paths = [Path(path) for path in ([folders] if isinstance(folders, Path | str) else folders)]
+    found, problems = records.read(paths)
     notices += problems
     runs = warnings.without_duplicates([run for run in found if run.kind == "finetune"], notices)
     warnings.states(runs, notices)
@@ -59,9 +85,9 @@ def _group(name: str, paths: Sequence[Path], options: CompareOptions, notices: l
     labels = ", ".join(row.label for row in rows)
     if not options.mix:
         raise UserError(
-            f"group {name} contains runs with different settings ({labels}); give fewer folders or pass --mix"
+            f"group {name} contains runs with different settings ({labels}); give fewer folders or set `mix`"
         )
-    notices.append(f"group {name} averages {labels} because of --mix")
+    notices.append(f"group {name} averages {labels} because of `mix`")
     return RunGroup(labels, rows[0].method, tuple(runs))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from cic import envs
 from cic.api import load
+from cic.core.config import with_fields
 from cic.core.errors import UserError, unknown
 from cic.core.types import Array
 from cic.envs.base import VectorEnv
@@ -47,9 +48,24 @@ def film(
 ) -> Film:
     """Film an episode of a run's agent on its task, or of a pre-trained agent with a skill.
 
-    Other options are the fields of `FilmOptions`; `trust` as in `cic.evaluate`.
+    Args:
+        run: Folder of a pre-training or a finetuning, or a bundled agent (`"walker"`).
+        at: Use the weights of this step's milestone or checkpoint.
+        out: The file: .mp4, .gif or .webp; by default `pictures/film.mp4` in the run's folder.
+        trust: Allow the environment in the run's config.json to import a Python module.
+        stages: Shows progress; by default none is shown.
+        **options: Fields of `FilmOptions` by name.
+
+    Returns:
+        The file, the number of steps and the return of each task.
+
+    Example:
+        ```python
+        film = cic.film("walker", out="walker.mp4", seconds=2.0)
+        print(film.file, film.steps, film.returns)
+        ```
     """
-    asked, stages = FilmOptions(**options), stages or Stages("cic film", quiet=True)
+    asked, stages = with_fields(FilmOptions(), options), stages or Stages("cic film", quiet=True)
     file = _file(Run(run), out)
     with stages("loading the agent"):
         opened = Run(run)

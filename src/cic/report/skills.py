@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cic.api import load
+from cic.core.config import with_fields
 from cic.core.errors import UserError
 from cic.core.types import Array
 from cic.learning.agent import Agent
@@ -65,7 +66,7 @@ def choose_skills(space: SkillSpace, count: int, how: Literal["grid", "random"],
     return shown.skills, shown.names
 
 
-def describe(
+def skills(
     run: Path | str,
     *,
     at: int | None = None,
@@ -74,11 +75,28 @@ def describe(
     stages: Stages | None = None,
     **options: Any,
 ) -> Description:
-    """Play the skills of a run, or its policy, and write plots and films to its `pictures/` or to `out`.
+    """Show what each skill of a run does: a table, figures and films.
 
-    Other options are the fields of `SkillsOptions`; `trust` as in `cic.evaluate`.
+    A run without skills, or with a selected skill, shows its policy from several initial states instead.
+
+    Args:
+        run: Folder of a pre-training or a finetuning, or a bundled agent (`"walker"`).
+        at: Use the weights of this step's milestone or checkpoint.
+        out: Folder for the table, the figures and the films; by default `pictures/` in the run's folder.
+        trust: Allow the environment in the run's config.json to import a Python module.
+        stages: Shows progress; by default none is shown.
+        **options: Fields of `SkillsOptions` by name.
+
+    Returns:
+        The table, one row per skill or initial state, and the files that were written.
+
+    Example:
+        ```python
+        found = cic.skills("walker", out="pictures", count=3, video=False)
+        print(found.header, *found.rows, sep="\\n")
+        ```
     """
-    asked, stages = SkillsOptions(**options), stages or Stages("cic skills", quiet=True)
+    asked, stages = with_fields(SkillsOptions(), options), stages or Stages("cic skills", quiet=True)
     with stages("loading the agent"):
         opened = Run(run)
         agent = load(run, at=at)
@@ -93,8 +111,8 @@ def describe(
     env = open_env(opened, num_envs=len(seeds), seed=asked.seed, trust=trust)
     try:
         with stages(f"{len(seeds)} episodes", env.episode_length) as tick:
-            skills = np.repeat(shown.skills, starts, axis=0)
-            episodes = rollout(agent, env, skills, seed=seeds, watch=True, at_step=tick)
+            repeated = np.repeat(shown.skills, starts, axis=0)
+            episodes = rollout(agent, env, repeated, seed=seeds, watch=True, at_step=tick)
         found = SkillEpisodes(opened, agent, env, asked, shown, episodes, starts)
         with stages("drawing"):
             header, rows, notes = table(found)

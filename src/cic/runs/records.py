@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -95,6 +96,27 @@ class RunRecord:
     def score(self) -> float:
         """The mean return at the end of finetuning; NaN if the run has no usable one."""
         return math.nan if self.result is None else number(self.result.get("return"))
+
+
+def runs(folder: Path | str = "runs") -> list[RunRecord]:
+    """List the runs in a folder with their state and progress.
+
+    Args:
+        folder: A run folder or a folder of run folders.
+
+    Returns:
+        One record per run, sorted by name. A folder that cannot be read is left out with a warning.
+
+    Example:
+        ```python
+        for run in cic.runs("runs"):
+            print(run.name, run.state, run.step, run.score)
+        ```
+    """
+    found, problems = read([Path(folder)])
+    for problem in problems:
+        warnings.warn(problem, stacklevel=2)
+    return found
 
 
 def read(paths: Sequence[Path]) -> tuple[list[RunRecord], list[str]]:

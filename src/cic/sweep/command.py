@@ -1,23 +1,50 @@
-"""`cic sweep`, and the sweeps behind `cic pretrain --seeds` and `cic finetune RUN… --task DOMAIN`."""
+"""`cic.sweep`: plan, cost, execution and status; and plans that finetune many runs."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cic import __version__
+from cic.core.config import with_fields
 from cic.core.errors import UserError
 from cic.sweep.plan import Plan, read_plan
 from cic.sweep.specs import RunSpec
 
+if TYPE_CHECKING:
+    from cic.sweep.cost import Cost
+    from cic.sweep.driver import SweepResult
+    from cic.sweep.status import RunProgress
+
+
+@dataclass(frozen=True)
+class GridOptions:
+    """The runs of a new plan: objectives × domains × seeds × settings, and their finetunings."""
+
+    objectives: tuple[str, ...] = ()
+    """Methods, separated by commas."""
+    domains: tuple[str, ...] = ()
+    """Domains, separated by commas."""
+    seeds: str = "0"
+    """0-4, or 0,3,7."""
+    tasks: tuple[str, ...] = ()
+    """Finetune to these tasks, separated by commas; a domain stands for all its tasks."""
+    scratch: bool = False
+    """Also train each task from scratch."""
+    scale: str = "laptop"
+    """smoke, laptop or paper."""
+    set: tuple[str, ...] = ()
+    """NAME=VALUE[,VALUE…] for pre-trainings, finetune.NAME=… for finetunings; all combinations are run."""
+
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """A plan from a file or from --objectives, --domains and --seeds, and where it is executed."""
+    """Where a plan is executed."""
 
     out: str = "runs"
     """Where the runs are written: a folder that all nodes see, or a URL such as s3://bucket/sweep."""
@@ -31,67 +58,75 @@ class SweepOptions:
     """GPUs per run; with 0.25, four runs share one."""
     memory: float | None = None
     """GB per run; by default 1 plus the replay buffer."""
-    dry_run: bool = False
-    """Only estimate the cost of the plan, from step times measured now on this machine."""
-    status: str | None = None
-    """Only show the progress of the sweep in this folder or URL."""
-    plan: Path | None = None
-    """Only write the plan to this file."""
-    objectives: str | None = None
-    """Methods, separated by commas."""
-    domains: str | None = None
-    """Domains, separated by commas."""
-    seeds: str = "0"
-    """0-4, or 0,3,7."""
-    tasks: str = ""
-    """Finetune to these tasks, separated by commas; a domain stands for all its tasks."""
-    scratch: bool = False
-    """Also train each task from scratch."""
-    scale: str = "laptop"
-    """smoke, laptop or paper."""
-    set: tuple[str, ...] = ()
-    """NAME=VALUE[,VALUE…] for pre-trainings, finetune.NAME=… for finetunings; all combinations are run."""
     quiet: bool = False
     """Show no progress."""
 
 
-def sweep(file: Path | None, options: SweepOptions) -> int:
-    """Return the exit code: 0 if all runs are done, 1 if a run failed."""
-    if options.status is not None:
-        print_status(options.status)
-        return 0
-    plan = _plan(file, options)
-    if options.plan is not None:
-        plan.write(options.plan)
-        print(f"{options.plan}: {len(plan.runs)} runs; `cic sweep {options.plan} --out FOLDER` runs them")
-        return 0
-    from cic.sweep.resolve import resolve
+def sweep(plan: Plan | Path | str | None = None, options: SweepOptions | None = None, **fields: Any) -> SweepResult:
+    """Execute many runs on this machine's cores or on a Ray cluster.
 
-    specs = [_with_resources(spec, options) for spec in resolve(plan)]
-    if options.dry_run:
-        print_cost(plan, specs)
-        return 0
-    return _execute(plan, specs, options.out, address=options.address, slots=options.slots, quiet=options.quiet)
+    Runs that are finished already are skipped: after an interruption, the same call continues the sweep.
+
+    Args:
+        plan: A plan, or its JSON file. By default the fields of `GridOptions` make the plan.
+        options: Where the plan is executed.
+        **fields: Fields of `GridOptions` and `SweepOptions` by name; the latter override `options`. Lists may be lists
+            of strings, and `seeds` may be numbers.
+
+    Returns:
+        The runs that are done, the runs that failed, and the runs that were not started because of that.
+
+    Example:
+        ```python
+        result = cic.sweep(
+            objectives=["cic", "rnd"], domains="gridworld", seeds=range(2), tasks="gridworld", scale="smoke", out="runs"
+        )
+        print(result.summary("runs"))
+        ```
+    """
+    where = {name: fields.pop(name) for name in list(fields) if name in _names(SweepOptions)}
+    options = with_fields(options or SweepOptions(), {name: _text(value) for name, value in where.items()})
+    plan = sweep_plan(plan, **fields)
+    from cic.sweep.driver import ExecutionOptions, run_plan
+
+    execution = ExecutionOptions(options.address, options.slots, options.quiet)
+    return run_plan(plan, options.out, execution, _specs(plan, options))
 
 
-def _plan(file: Path | None, options: SweepOptions) -> Plan:
-    by_options = options.objectives is not None or options.domains is not None or options.scratch
-    if (file is not None) == by_options:
-        raise UserError("give either a plan or --objectives and --domains, for example: cic sweep plan.json --out runs")
-    if file is not None:
-        given = {name for name in ("seeds", "tasks", "scale", "set") if getattr(options, name) != _DEFAULT[name]}
+def sweep_plan(plan: Plan | Path | str | None = None, options: GridOptions | None = None, **fields: Any) -> Plan:
+    """Make the plan of a sweep without executing it, or read it from a file.
+
+    Args:
+        plan: The JSON file of a plan. By default the fields of `GridOptions` make the plan.
+        options: The runs of a new plan.
+        **fields: Fields of `GridOptions` by name; they override `options`.
+
+    Returns:
+        The plan: `plan.write(path)` writes it to a JSON file, and `cic.sweep(plan)` executes it.
+
+    Example:
+        ```python
+        plan = cic.sweep_plan(objectives="cic", domains="gridworld", seeds="0-2", scale="smoke")
+        plan.write("plan.json")
+        ```
+    """
+    if "seeds" in fields and not isinstance(fields["seeds"], str):
+        fields["seeds"] = ",".join(map(str, fields["seeds"]))
+    options = with_fields(options or GridOptions(), fields)
+    if (plan is not None) == bool(options.objectives or options.domains or options.scratch):
+        raise UserError("give either a plan or `objectives` and `domains`")
+    if plan is not None:
+        default = GridOptions()
+        given = sorted(name for name in _names(GridOptions) if getattr(options, name) != getattr(default, name))
         if given:
-            raise UserError(f"--{min(given)} is for a new plan, but {file} is a plan: edit it, or remove the flag")
-        plan = read_plan(file)
-        if plan.version != __version__:
-            print(f"cic: {file} was made by cic {plan.version}; its defaults may differ here", file=sys.stderr)
-        return plan
+            raise UserError(f"`{given[0]}` is for a new plan, but {plan} is a plan: edit it, or omit `{given[0]}`")
+        return plan if isinstance(plan, Plan) else _read(Path(plan))
     from cic.sweep.grid import RunGrid, parse_seeds
 
-    if (options.objectives is None) != (options.domains is None):
-        raise UserError("--objectives and --domains must be given together")
+    if bool(options.objectives) != bool(options.domains):
+        raise UserError("`objectives` and `domains` must be given together")
     if options.scratch and not options.tasks:
-        raise UserError("--scratch needs --tasks")
+        raise UserError("`scratch` needs `tasks`")
     return RunGrid(
         objectives=_words(options.objectives),
         domains=_words(options.domains),
@@ -103,53 +138,86 @@ def _plan(file: Path | None, options: SweepOptions) -> Plan:
     ).plan()
 
 
-_DEFAULT = {field.name: field.default for field in dataclasses.fields(SweepOptions)}
+def _read(file: Path) -> Plan:
+    plan = read_plan(file)
+    if plan.version != __version__:
+        warnings.warn(f"{file} was made by cic {plan.version}; its defaults may differ here", stacklevel=3)
+    return plan
 
 
-def _words(text: str | None) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(word.strip() for word in (text or "").split(",") if word.strip()))
+def sweep_cost(plan: Plan | Path | str, options: SweepOptions | None = None, **fields: Any) -> Cost:
+    """Estimate the cost of a plan from step times that are measured now on this machine.
 
+    Args:
+        plan: A plan, or its JSON file.
+        options: Where the plan would be executed: cores, GPUs and memory per run.
+        **fields: Fields of `SweepOptions` by name; they override `options`.
 
-def _with_resources(spec: RunSpec, options: SweepOptions) -> RunSpec:
-    given = {name: getattr(options, name) for name in ("cpus", "gpus", "memory") if getattr(options, name) is not None}
-    return dataclasses.replace(spec, needs=dataclasses.replace(spec.needs, **given)) if given else spec
+    Returns:
+        Seconds per run and disk space; `text()` has the totals.
 
-
-def _execute(plan: Plan, specs: Sequence[RunSpec], out: str, **options: Any) -> int:
-    from cic.sweep.driver import ExecutionOptions, run_plan
-
-    ended = run_plan(plan, out, ExecutionOptions(**options), specs)
-    print(ended.summary(out))
-    return 1 if ended.failed else 0
-
-
-def run_small(plan: Plan, out: Path | None, quiet: bool) -> int:
-    """Execute the plan of `cic pretrain --seeds` or `cic finetune RUN… --task DOMAIN`."""
-    from cic.sweep.resolve import resolve
-
-    return _execute(plan, resolve(plan), str(out or "runs"), quiet=quiet)
-
-
-def print_status(where: str) -> None:
-    from rich.console import Console
-
-    from cic.sweep.display import progress_table
-    from cic.sweep.status import group, read_status
-    from cic.sweep.store import Store
-
-    progress = read_status(Store(where))
-    Console().print(progress_table(group(progress)))
-    for run in progress:
-        if run.state == "failed":
-            print(f"failed: {run.spec.name} ({where}/{run.spec.folder}): {run.message}")
-
-
-def print_cost(plan: Plan, specs: Sequence[RunSpec]) -> None:
+    Example:
+        ```python
+        cost = cic.sweep_cost(cic.sweep_plan(objectives="cic", domains="gridworld", scale="smoke"))
+        print(cost.text())
+        ```
+    """
+    options = with_fields(options or SweepOptions(), fields)
     from cic.sweep.cost import estimate
     from cic.sweep.resolve import resolve_configs
 
-    found = estimate(specs, resolve_configs(plan), lambda text: print(f"cic: {text}", file=sys.stderr, flush=True))
-    print(found.text())
+    plan = sweep_plan(plan)
+    progress = None if options.quiet else sys.stderr
+
+    def show(text: str) -> None:
+        if progress is not None:
+            print(f"cic: {text}", file=progress, flush=True)
+
+    return estimate(_specs(plan, options), resolve_configs(plan), show)
+
+
+def sweep_status(out: Path | str) -> list[RunProgress]:
+    """Read the progress of a sweep from its folder, on any machine that sees it.
+
+    Args:
+        out: The folder or URL that was `out` of the sweep.
+
+    Returns:
+        The state, step and speed of every run.
+
+    Example:
+        ```python
+        for run in cic.sweep_status("runs"):
+            print(run.spec.name, run.state, run.step)
+        ```
+    """
+    from cic.sweep.status import read_status
+    from cic.sweep.store import Store
+
+    return read_status(Store(str(out)))
+
+
+def _names(cls: type) -> list[str]:
+    return [field.name for field in dataclasses.fields(cls)]
+
+
+def _text(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else value
+
+
+def _words(texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(word.strip() for text in texts for word in text.split(",") if word.strip()))
+
+
+def _specs(plan: Plan, options: SweepOptions) -> list[RunSpec]:
+    """Return the resolved runs with the resources that were given."""
+    from cic.sweep.resolve import resolve
+
+    given = {name: getattr(options, name) for name in ("cpus", "gpus", "memory") if getattr(options, name) is not None}
+    return [
+        dataclasses.replace(spec, needs=dataclasses.replace(spec.needs, **given)) if given else spec
+        for spec in resolve(plan)
+    ]
 
 
 def finetunings(
