@@ -69,13 +69,14 @@ class Flag:
             return self.help if self.positional else f"{self.help} {REQUIRED}"
         if self.default is None or self.default is False or self.default in ("", (), []):
             return self.help
-        default = "on" if self.kind == "bool" else _text(self.default)
+        default = "on" if self.kind == "bool" else value_text(self.default)
         return f"{self.help} (default: {default})".strip()
 
 
-def _text(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """Return a value as the user writes it."""
     if isinstance(value, list | tuple):
-        return " ".join(map(_text, value))
+        return " ".join(map(value_text, value))
     if isinstance(value, int):
         return f"{value:,}" if abs(value) >= 10_000 else str(value)
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -35,7 +35,7 @@ class Batch(NamedTuple):
     next_obs: Tensor  # (B, obs)
     skill: Tensor  # (B, skill); (B, 0) for methods without skills
     extras: dict[str, Tensor] = {}  # noqa: RUF012  never written to: `with_extras` makes a new one
-    """What an objective requested in its `Needs`, and what its `prepare` added."""
+    """The data that the objective requested with `Needs` or added in `prepare`."""
 
     def with_extras(self, **extras: Tensor) -> Batch:
         return self._replace(extras={**self.extras, **extras})
@@ -53,18 +53,18 @@ OBSERVED = ("first_obs", "path", "goal", "random_goal")
 
 @dataclass(frozen=True)
 class Needs:
-    """What an objective needs from the replay besides a plain batch."""
+    """The data that an objective needs from the replay buffer in addition to a plain batch."""
 
     nstep: int | None = None
     """Steps from `obs` to `next_obs`, instead of the run's setting."""
     batches: int = 1
     """Batches per update: the representation learns from all of them, the policy from the last."""
     skill_start: bool = False
-    """`extras["first_obs"]` (B, obs), where the skill began, and `extras["skill_end"]` (B, 1), 1 where it is over at
-    `next_obs`: another skill was drawn, or the episode ended."""
+    """`extras["first_obs"]` (B, obs), the observation at which the skill started, and `extras["skill_end"]` (B, 1), 1 if
+    the skill ends at `next_obs` because another skill is drawn or the episode is over."""
     path: int = 0
-    """`extras["path"]` (B, path, obs): that many observations, evenly spaced over the whole path of the skill, from its
-    first to its last; in a path that still goes on, to the latest."""
+    """`extras["path"]` (B, path, obs): this many observations, evenly spaced from the first to the last (or latest)
+    observation of the skill."""
     goals: float = 0.0
-    """`extras["goal"]` (B, obs), a later observation of the same episode: as many steps on as a geometric draw with
-    this parameter says, at most to the episode's end; and `extras["random_goal"]` (B, obs), any observation."""
+    """`extras["goal"]` (B, obs), a later observation of the same episode, whose distance in steps is geometric with this
+    parameter (at most to the end of the episode); and `extras["random_goal"]` (B, obs), a random observation."""

@@ -34,9 +34,21 @@ def make(
     Args:
         name: A domain (`"walker"`, reward-free), a task (`"walker-run"`), a name given to `register_env`, or
             `"gymnasium:"` with an id of Gymnasium's and optional arguments: `"gymnasium:Hopper-v5?frame_skip=2"`.
-        threads: By default all cores.
+        num_envs: Number of parallel environments.
+        seed: Seed of the first environment.
+        threads: Threads of the simulator; by default all cores.
         timeout: Seconds that a step of an environment that is not built in may take; 0 means no limit.
         pictures: Make Gymnasium's environments with `render_mode="rgb_array"`, so that `render` is their own.
+
+    Returns:
+        The environments, stepped together.
+
+    Example:
+        ```python
+        env = cic.envs.make("walker-run", num_envs=4)
+        obs, info = env.reset(seed=0)
+        env.close()
+        ```
     """
     domain, task = split_name(name)
     if name in _OWN:
@@ -52,10 +64,20 @@ def make(
 
 
 def register_env(name: str, factory: Callable[[], Any]) -> None:
-    """Register an environment of your own for `cic.envs.make(name)`.
+    """Register an environment of your own.
 
-    `factory` takes no arguments and returns a new `gymnasium.Env` or `dm_env.Environment`. It is called once per
-    parallel environment.
+    Args:
+        name: The name for `cic.pretrain(name)`, `cic.finetune(None, name)` and `cic.envs.make(name)`.
+        factory: A function without arguments that returns a new `gymnasium.Env` or `dm_env.Environment`. It is called
+            once per parallel environment.
+
+    Example:
+        ```python
+        import gymnasium
+
+        cic.register_env("pendulum", lambda: gymnasium.make("Pendulum-v1"))
+        cic.pretrain("pendulum", scale="smoke", out="runs/pendulum", quiet=True)
+        ```
     """
     if not isinstance(name, str) or not name or name.startswith(GYMNASIUM) or name in names():
         raise UserError(f"{name!r} cannot be the name of your own environment: it is empty or already taken")

@@ -1,4 +1,4 @@
-"""What a run is told: frozen dataclasses whose field docstrings are the `--help`, and the scales that fill them.
+"""The settings of runs: frozen dataclasses whose field docstrings are the `--help`, and the scales that fill them.
 
 A scale is data, not code: `smoke` is seconds, for tests; `laptop` learns in minutes on one core; `paper` is every
 number of the paper's table.
@@ -31,19 +31,18 @@ class SearchConfig:
     search: str = "auto"
     """How the skill is found: grid, random, cem, cma, halving, library, each (one-hot skills), regress (methods that
     infer it), fixed (no search, as in the released code); paper is the paper's choice for the method (grid for CIC);
-    auto is library if the pre-training has one that shows its skills from several starts, else paper."""
+    auto is library if the pre-training recorded its skills from several initial states, else paper."""
     search_steps: int | None = None
-    """Steps of the search; by default as many as the warm-up. Updates that become due in the search beyond the warm-up
-    are made when the skill is chosen, and train only the critic."""
+    """Steps of the search; by default as many as the warm-up. If the search is longer than the warm-up, the updates that
+    become due during it run after the skill is chosen, and train only the critic."""
     trial_steps: int = 100
     """Steps of each trial; halving starts with half of them."""
     trial_skip: int = 0
-    """First steps of each trial that do not count, so that a candidate is scored by where it gets to and not by where
-    the trial before it stopped."""
+    """First steps of each trial that do not count, because their states still depend on the previous trial."""
     finalists: int = 2
-    """Skills of the library that are tried one after another in the later part of the library search."""
+    """Number of skills that the library search tries after its ranking of the library."""
     search_value: float = 0.5
-    """The constant of every coordinate for `fixed`."""
+    """The value of every dimension of the skill with the search `fixed`."""
 
     def __post_init__(self) -> None:
         steps = self.search_steps
@@ -55,56 +54,56 @@ class SearchConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class LoopConfig(Generic[L]):
-    """What pre-training and finetuning share."""
+    """Settings that pre-training and finetuning share."""
 
     scale: Scale = "laptop"
     """Where the defaults come from: smoke (seconds), laptop (minutes, one core), paper (the paper's numbers)."""
     seed: int = 0
-    """The same seed gives the same bits on the same machine."""
+    """Seed of the run. The same seed gives bit-exact results on the same machine."""
     steps: int = 100_000
-    """Environment steps, over all copies."""
+    """Environment steps in total, over all parallel environments."""
     warmup: int = 4_000
     """Steps before the first update: uniform actions, or the search for a skill."""
     update_every: int = 2
     """Environment steps per update."""
     num_envs: int = 1
-    """Copies of the environment, stepped together."""
+    """Number of parallel environments."""
     replay: int = 1_000_000
-    """Steps that the replay holds."""
+    """Capacity of the replay buffer in steps."""
     log_every: int = 1_000
-    """Steps between lines of metrics."""
+    """Steps between two lines in metrics.jsonl."""
     checkpoint_every: int = 25_000
-    """Steps between checkpoints; a stopped run loses no more than these."""
+    """Steps between checkpoints. A run that is killed loses at most this many steps."""
     device: str = "cpu"
-    """Where the networks live: cpu, or cuda (not tested here)."""
+    """Device of the networks: cpu, or cuda (not tested by the project)."""
     threads: int = 1
-    """Threads of a matrix product."""
+    """Threads of PyTorch."""
     compile: Mode = "auto"
     """Compile the updates (20 s, needs g++): on, off, or auto, which is on from 10,000 updates."""
     env_timeout: float = 0.0
-    """Seconds after which an environment of yours that does not come back from a step ends the run; 0 is never."""
+    """Maximum seconds per step of your own environment; a longer step ends the run. 0 means no limit."""
     wandb: bool = False
-    """Also log to Weights & Biases (needs the extra `wandb`; WANDB_MODE=offline needs no network)."""
+    """Also log to Weights & Biases (needs `pip install cic[wandb]`; WANDB_MODE=offline needs no network)."""
     wandb_project: str = "cic"
     """Project in Weights & Biases."""
     wandb_entity: str = ""
-    """User or team in Weights & Biases; by default the one who is logged in."""
+    """User or team in Weights & Biases; by default the user who is logged in."""
     wandb_group: str = ""
     """Group of runs in Weights & Biases."""
     wandb_tags: tuple[str, ...] = ()
     """Tags in Weights & Biases."""
     keep_physics: bool = False
-    """Keep the simulator's state of each step in the replay, for `cic export`."""
+    """Store the simulator's state of each step in the replay buffer, for `cic export`."""
     learner: str = "ddpg"
     """The RL algorithm that maximises the reward: ddpg (as in URLB), td3 or sac."""
     learning: L
-    """The learner's own settings."""
+    """The settings of the learner."""
     intrinsic: ClassVar[bool]
-    """Whether the objective gives the reward, or the task."""
+    """Whether the reward comes from the objective or from the task."""
 
     @property
     def environment(self) -> str:
-        """The name of the environment in which the run happens."""
+        """The name of the environment."""
         raise NotImplementedError
 
     @property
@@ -114,7 +113,7 @@ class LoopConfig(Generic[L]):
 
     @property
     def ending(self) -> int:
-        """The step at which the part starts that only the end of a run has. An extended run continues before it."""
+        """The step at which the final phase of the run starts. An extended run continues before it."""
         return self.steps
 
     def __post_init__(self) -> None:
@@ -126,7 +125,7 @@ class LoopConfig(Generic[L]):
         require(self.num_envs <= 10_000, f"num_envs must be at most 10,000, not {self.num_envs:,}")
         require(
             self.steps >= self.num_envs,
-            f"{self.num_envs} copies take {self.num_envs} steps at once: steps must be at least that, not {self.steps}",
+            f"steps must be at least num_envs ({self.num_envs}), not {self.steps}",
         )
 
 
@@ -135,26 +134,27 @@ class PretrainConfig(LoopConfig[L], Generic[O, L]):
     """Discover skills in a domain without its rewards."""
 
     domain: str
-    """walker, quadruped, jaco, point_mass, hopper, gridworld, ant, half_cheetah, gymnasium:ID or your own."""
+    """walker, quadruped, jaco, point_mass, hopper, gridworld, ant, half_cheetah, gymnasium:ID or your own environment."""
     objective: str = "cic"
     """The method: `cic objectives` lists them."""
     preset: str = "released"
     """A named set of the method's options; CIC has released, paper and distinct."""
     milestones: tuple[int, ...] = (100_000, 500_000, 1_000_000, 2_000_000)
-    """Steps whose weights are kept for good."""
+    """Steps at which the weights are saved permanently."""
     diagnosed: int = 12
-    """Skills that act for a hundred steps from three starts each at every milestone, in an environment of their own, to
-    log how much a skill matters; 0 for none."""
+    """Number of skills that are played at every milestone (100 steps from three initial states) to log how much the
+    behaviour depends on the skill; 0 for none."""
     library: int | None = None
-    """Skills that act at the end, without noise or updates, so that a finetuning knows what they do: by default 40, or
-    as many as a fifth of the run has room for; 0 takes the last skills of the training itself, whose policy is older.
-    """
+    """Number of skills that are played at the end of the run, without noise and updates, and recorded for the skill
+    search of a finetuning. By default 40, or fewer so that they take at most a fifth of the steps. With 0, the last
+    skills of the training are recorded instead."""
     library_starts: int = 5
-    """Episodes that each of those skills begins: from one alone, a skill that stays looks like one that goes there."""
+    """Number of initial states of each of these skills. With a single one, a skill that stays put cannot be told from one
+    that reaches the target."""
     library_steps: int = 250
-    """Steps of each of those episodes."""
+    """Steps from each of these initial states."""
     options: O
-    """The method's own options."""
+    """The options of the method."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -173,14 +173,14 @@ class PretrainConfig(LoopConfig[L], Generic[O, L]):
 
     @property
     def ending(self) -> int:
-        """Where the library starts: the environments take their skills in rounds, together."""
+        """The step at which the recording of the library starts; the environments play one skill each at a time."""
         rounds = -(-self.library_skills // self.num_envs) * self.library_starts
         last = -(-self.steps // self.num_envs) * self.num_envs
         return last - rounds * self.library_steps * self.num_envs
 
     @property
     def library_skills(self) -> int:
-        """How many skills act at the end."""
+        """Number of skills that are played at the end."""
         if self.library is not None:
             return self.library
         return min(40, self.steps // (5 * self.library_starts * self.library_steps))
@@ -188,28 +188,31 @@ class PretrainConfig(LoopConfig[L], Generic[O, L]):
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneSettings(LoopConfig[L], Generic[L]):
-    """Adapt a pre-trained agent to a task; with `--scratch`, learn the task from nothing with the same budget."""
+    """Adapt a pre-trained agent to a task, or learn the task from scratch with the same budget."""
 
     task: str
     """walker-run, quadruped-jump, jaco-reach_top_left, …: `cic envs` lists them."""
     critic: Keep = "trunk"
-    """What is taken over of the pre-trained critic: its trunk as in the released code, all of it as in the paper."""
+    """The part of the pre-trained critic that is kept: its trunk (released code), all of it (paper) or none."""
     skill: tuple[float, ...] | None = None
-    """Use this skill and search for none; one number stands for all dimensions."""
+    """Use this skill instead of searching for one; one number stands for all dimensions."""
     eval_every: int = 10_000
     """Steps between evaluations."""
     eval_episodes: int = 10
-    """Episodes of an evaluation, under the mean action."""
+    """Episodes per evaluation, with the mean action."""
     critic_updates: int | None = None
-    """Updates that teach the critic alone before the actor moves; by default those that came due in the search."""
+    """Updates of the critic alone before the first update of the actor; by default those that became due during the
+    search."""
     prior_data: float | None = None
-    """Share of each batch that comes from what pre-training saw, with rewards by a regression on those that the task
-    paid so far; they must follow from the observation. By default half, where the pre-training has kept it."""
+    """Fraction of each batch that is pre-training replay, relabelled with task rewards that a regression on the
+    finetuning data predicts. The rewards must be a function of the observation. By default 0.5, or 0 if the
+    pre-training kept no replay buffer."""
     check_steps: int = 0
-    """Last steps of the budget, in which the chosen skill alone and the tuned policy act in turn, without noise, from
-    the same three starts: the better one is kept. 0 keeps the tuned policy unseen, as the paper does."""
+    """Number of steps at the end in which the pre-trained policy with the chosen skill and the finetuned policy are
+    compared from the same three initial states, without noise; the better one is kept. With 0, the finetuned policy is
+    always kept, as in the paper."""
     selection: SearchConfig = field(default_factory=SearchConfig)
-    """The search for a skill at the beginning."""
+    """The settings of the skill search."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -235,18 +238,18 @@ class FinetuneSettings(LoopConfig[L], Generic[L]):
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneConfig(FinetuneSettings[L], Generic[O, L]):
-    """The settings and where the agent comes from."""
+    """The settings of a finetuning, and the origin of its agent."""
 
     objective: str
     pretrained: str | None
-    """The pre-trained run's folder as it was given; kept for the record, the weights are in this run."""
+    """The folder of the pre-training as it was given. It is only a record: the weights are in this run's folder."""
     pretrain_steps: int
     pretrain_seed: int | None
     options: O
 
 
 CONFIGS: dict[str, type[LoopConfig[Any]]] = {"pretrain": PretrainConfig, "finetune": FinetuneConfig}
-"""The settings of each kind of run, by the names that run folders and commands use."""
+"""The config class of each kind of run."""
 
 _SMOKE: dict[str, Any] = {
     "learning": {"hidden": 32, "batch": 32, "lr": 1e-3},
@@ -306,7 +309,7 @@ def _scale(scale: str, kind: str, learner: str, recommended: dict[str, Any] | No
 
 
 def _plane(domain: str, options: Any) -> dict[str, Any]:
-    """Where a body is, for the methods that count over it: as the domain says, if it does."""
+    """Return the default of the option `plane`, for methods that have it and domains that define it."""
     known = envs.domains().get(domain)
     asked = any(one.name == "plane" for one in dataclasses.fields(options))
     return {"plane": known.plane} if asked and known is not None and known.plane else {}
@@ -315,7 +318,7 @@ def _plane(domain: str, options: Any) -> dict[str, Any]:
 def pretrain_defaults(
     domain: str, objective: str = "cic", scale: str = "laptop", preset: str | None = None, learner: str | None = None
 ) -> Any:
-    """A method's config at a scale, before the user's own settings. Without `learner`, the preset's own."""
+    """Return the default config of a method at a scale; by default with the learner of the preset."""
     cls = get_objective(objective)
     preset = preset or next(iter(cls.presets))
     if preset not in cls.presets:
@@ -329,7 +332,7 @@ def pretrain_defaults(
 
 
 def inherited(before: LoopConfig[Any], start: LearnerConfig) -> LearnerConfig:
-    """A finetuning's settings of the learner: those of its scale, but for what the pre-training had changed."""
+    """Return the learner's settings of a finetuning: those of its scale, with the changes of the pre-training."""
     usual = get_learner(before.learner).Config(**SCALES[before.scale]["pretrain"]["learning"])
     names = [field.name for field in dataclasses.fields(before.learning)]
     kept = {name: getattr(before.learning, name) for name in names}
@@ -341,7 +344,7 @@ def finetune_defaults(task: str, scale: str = "laptop", learner: str = "ddpg") -
 
 
 def override(config: C, changes: dict[str, Any]) -> C:
-    """`override(config, {"steps": 10, "lr": 1e-3, "temperature": 0.1})`: a field of the config or of a part of it."""
+    """Return the config with other values of fields, its own or those of the learner, the search or the method."""
     parts = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}  # type: ignore[arg-type]
     nested = {name: part for name, part in parts.items() if dataclasses.is_dataclass(part)}
     known: dict[str, str | None] = {f.name: name for name, part in nested.items() for f in dataclasses.fields(part)}
@@ -363,7 +366,7 @@ def override(config: C, changes: dict[str, Any]) -> C:
 
 
 def config_from_dict(cls: type, data: dict[str, Any]) -> Any:
-    """A run's config.json back to its dataclass. Objective and learner say what their own settings are."""
+    """Make the dataclass from a run's config.json. Objective and learner determine the types of their settings."""
     parts = {
         "options": get_objective(str(data.get("objective"))).Options,
         "learning": get_learner(str(data.get("learner"))).Config,

@@ -1,7 +1,7 @@
-"""The base class of objectives: the loss of a representation, the intrinsic reward, the skills; and the registry.
+"""The base class of methods: the loss of the representation, the intrinsic reward and the skill space.
 
-An objective is an `nn.Module`. Running statistics, queues and EMA networks are *buffers*, so that checkpoints contain
-them. Random numbers are inputs: `prepare` draws them with the agent's generator.
+An objective is an `nn.Module`. Running statistics, queues and EMA copies are *buffers*, so that checkpoints contain them.
+All random numbers are drawn in `prepare`, from the agent's generator.
 """
 
 from __future__ import annotations
@@ -25,24 +25,35 @@ from cic.core.types import Array, Batch, Bools, Metrics, Needs, Spaces
 from cic.learning.networks import Critic
 
 SkillKind = Literal["sphere", "normal", "cube", "onehot"]
-"""The kinds of skills that some methods let the user choose from."""
+"""The kinds of skill that a method may offer as an option."""
 
 
 @dataclass(frozen=True)
 class SkillSpace:
-    """The set of skills, their distribution, and how long a skill is kept."""
+    """The set of skills, their prior distribution and how long a skill is kept.
+
+    Example:
+        ```python
+        import numpy as np
+
+        space = cic.SkillSpace("sphere", dim=2)
+        skills = space.sample(8, np.random.default_rng(0))
+        ```
+    """
 
     kind: Literal["none", "box", "cube", "normal", "sphere", "onehot"] = "none"
+    """none, box ([0, 1]^dim), cube ([-1, 1]^dim), normal, sphere or onehot."""
     dim: int = 0
+    """Number of dimensions."""
     every: int | None = None
-    """Steps between draws in pre-training; None keeps a skill for the whole episode."""
+    """Steps for which a skill is kept in pre-training; None means a whole episode."""
     radius: float = 1.0
     """Radius of the sphere."""
     active: int | None = None
-    """Only this many first one-hot skills are drawn; None draws all."""
+    """Only the first so many one-hot skills are sampled; None means all."""
 
     def sample(self, count: int, rng: np.random.Generator) -> Array:
-        """(count, dim): uniform in [0,1]^dim or [-1,1]^dim, normal, on the sphere, or over the corners."""
+        """Sample skills (count, dim) from the prior: uniform, or normal for the kind `normal`."""
         if self.kind == "box":
             return rng.random((count, self.dim), dtype=np.float32)
         if self.kind == "cube":
@@ -57,25 +68,25 @@ class SkillSpace:
         return np.zeros((count, 0), dtype=np.float32)
 
     def check(self, given: Sequence[float]) -> Array:
-        """Convert numbers from the user to a skill (dim,), or raise a `UserError`.
+        """Return the skill (dim,) that the given numbers mean; raise a `UserError` if they mean none.
 
-        A single number is used for all dimensions of a box, and as the index of a one-hot skill.
+        One number stands for all dimensions of a box, and for the index of a one-hot skill.
         """
         if self.kind == "none":
-            raise UserError("this agent has no skills: drop --skill")
+            raise UserError("this agent has no skills: omit `skill`")
         skill = np.array(given, np.float32)
         if not np.isfinite(skill).all():
-            raise UserError(f"--skill must be finite numbers, not {' '.join(map(str, given))}")
+            raise UserError(f"skill must be finite numbers, not {' '.join(map(str, given))}")
         if self.kind == "onehot" and len(given) == 1 and self.dim > 1:
             return self._corner(given[0])
         if self.kind == "box" and len(given) == 1:
             skill = np.repeat(skill, self.dim)
         if len(skill) != self.dim:
-            raise UserError(f"--skill has {len(given)} numbers, but this agent's skills have dimension {self.dim}")
+            raise UserError(f"`skill` has {len(given)} numbers, but this agent's skills have dimension {self.dim}")
         if self.kind == "box" and not ((skill >= 0) & (skill <= 1)).all():
             raise UserError(f"this agent's skills lie in [0, 1]: {_first(skill, (skill < 0) | (skill > 1))} does not")
         if self.kind == "onehot" and sorted(skill.tolist()) != [0.0] * (self.dim - 1) + [1.0]:
-            raise UserError(f"this agent's skills are one 1 and else 0: give its place, 0 to {self.dim - 1}")
+            raise UserError(f"a one-hot skill has one 1 and otherwise 0: give its index, 0 to {self.dim - 1}")
         if self.kind == "cube" and not (np.abs(skill) <= 1).all():
             raise UserError(f"this agent's skills lie in [-1, 1]: {_first(skill, np.abs(skill) > 1)} does not")
         length = float(np.linalg.norm(skill))
@@ -90,7 +101,7 @@ class SkillSpace:
         return corner
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """Sample the same distribution inside an update: (count, dim) on the generator's device."""
+        """Sample skills (count, dim) with a torch generator, on its device; for use in `Objective.prepare`."""
         device = generator.device
         if self.kind == "box":
             return torch.rand(count, self.dim, generator=generator, device=device)
@@ -105,13 +116,13 @@ class SkillSpace:
         return torch.zeros(count, 0, device=device)
 
     def directions(self, skill: Tensor) -> Tensor:
-        """Skills as directions of a latent space: one-hot skills are centred, (z − 1/n) · n / (n − 1)."""
+        """Return skills as directions of a latent space: one-hot skills are centred, (z − 1/n) · n / (n − 1)."""
         if self.kind != "onehot":
             return skill
         return (skill - 1 / self.dim) * (self.dim / (self.dim - 1))
 
     def towards(self, step: Tensor) -> Tensor:
-        """The skill nearest to each direction (N, dim): on the sphere, or one-hot."""
+        """Return the skill nearest to each direction (N, dim)."""
         if self.kind == "onehot":
             return F.one_hot(step.argmax(dim=1), self.dim).to(step.dtype)
         return self.radius * F.normalize(step, dim=1)
@@ -142,20 +153,40 @@ class NoOptions:
 
 
 class Objective(nn.Module):
-    """One method. A subclass implements `loss` and `reward`, and defines a frozen dataclass `Options`."""
+    """The base class of methods. A subclass defines `loss` and `reward`, and a frozen dataclass `Options` if it has any.
+
+    Example:
+        ```python
+        import torch
+
+
+        @cic.register("constant")
+        class Constant(cic.Objective):
+            """A method whose reward is always 1."""
+
+            def loss(self, batch):
+                return batch.obs.new_zeros(()), {}
+
+            def reward(self, batch):
+                return torch.ones_like(batch.reward)
+
+
+        cic.pretrain("gridworld", "constant", scale="smoke", out="runs/constant", quiet=True)
+        ```
+    """
 
     Options: ClassVar[type] = NoOptions
     title: ClassVar[str] = ""
-    """The name in tables and figures."""
+    """The name in tables and figures; by default the registered name."""
     presets: ClassVar[dict[str, dict[str, Any]]] = {"released": {}}
     """Named sets of options; the first is the default."""
     recommended: ClassVar[dict[str, dict[str, Any]]] = {}
-    """Preset → recommended settings of the run: `learner`, `learning` (the learner's settings, which a scale overrides)
-    and `run` (used by the scale `paper` only, such as `update_every`)."""
+    """Settings of the run for each preset: `learner`, `learning` (settings of the learner, unless the scale sets them)
+    and `run` (other settings, only at the scale `paper`)."""
     scales: ClassVar[dict[str, dict[str, Any]]] = {}
     """Scale → options whose default depends on it, usually through the batch size."""
     progress: float = 1.0
-    """Finished share of the pre-training, for schedules. The training loop sets it before each update."""
+    """The fraction of the pre-training that is done, set before each update; for schedules."""
 
     def __init__(self, spaces: Spaces, hidden: int, options: Any) -> None:
         super().__init__()
@@ -165,44 +196,45 @@ class Objective(nn.Module):
 
     @property
     def skills(self) -> SkillSpace:
+        """The skill space; by default the method has no skills."""
         return SkillSpace()
 
     def loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
-        """Return the loss of the representation and cheap scalars to log."""
+        """Return the loss of the representation, which one optimiser step minimises, and metrics that are cheap."""
         raise NotImplementedError
 
     def reward(self, batch: Batch) -> Tensor:
-        """Return the reward (B, 1) without gradient, computed with the representation after its step.
+        """Return the intrinsic reward (B, 1), computed without gradient after the step of the representation.
 
-        A method with its own critic (`make_critic`) may return features (B, D) that this critic learns from.
+        A method with its own critic may return features (B, D) for that critic instead.
         """
         raise NotImplementedError
 
-    # ---- what few methods override ---------------------------------------------------------------------------
+    # ---- optional methods -------------------------------------------------------------------------
 
     @property
     def needs(self) -> Needs:
-        """What a batch must contain besides n-step transitions."""
+        """The data that a batch must contain in addition to n-step transitions."""
         return Needs()
 
     def prepare(self, batch: Batch, generator: torch.Generator) -> Batch:
-        """Return the batch for `loss` and `reward`. Called once per update, without gradient.
+        """Return the batch for an update; called once per update, before `loss` and without gradient.
 
-        This is the place for random numbers (with `self.skills.draw`, as extras), for relabelling skills and for
-        targets that loss and reward share.
+        Draw random numbers here (noise, skills from `self.skills.draw`) and add them as extras, relabel skills, or
+        compute targets that `loss` and `reward` share.
         """
         return batch
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
-        """Return the groups of the optimiser; override it for several learning rates."""
+        """Return the parameter groups of Adam; override this for other learning rates."""
         parameters = [p for p in self.parameters() if p.requires_grad]
         return [{"params": parameters, "lr": lr}] if parameters else []
 
     def after_step(self) -> None:
-        """Called after the optimiser's step, for example to update EMA networks."""
+        """Update EMA copies or project weights; called after the optimiser step."""
 
     def diagnose(self, batch: Batch) -> Metrics:
-        """Return metrics that are too expensive for each update; called for each log line."""
+        """Return metrics that are expensive; called only when a line is logged."""
         return {}
 
     def problems(self, numbers: Mapping[str, float]) -> dict[str, str]:
@@ -214,33 +246,35 @@ class Objective(nn.Module):
         return {}
 
     def confidence(self, batch: Batch) -> Tensor | None:
-        """Return the probability (B, 1) that a discriminator gives to the skill of each transition.
+        """Return the probability (B, 1) that the discriminator assigns to the skill of each transition.
 
-        The alternatives are all one-hot skills or the skills of the batch. None for methods without a discriminator.
+        The probability is among all one-hot skills, or among the skills of the batch. None for methods without a
+        discriminator.
         """
         return None
 
     def policy_input(self, obs: Tensor, skill: Tensor) -> Tensor:
-        """The input of actor and critic: by default observation and skill, concatenated."""
+        """Return the input of actor and critic: by default the observation and the skill, concatenated."""
         return torch.cat([obs, skill], dim=-1) if skill.shape[-1] else obs
 
     @property
     def policy_input_dim(self) -> int:
+        """The width of `policy_input`."""
         return self.spaces.obs + self.skills.dim
 
     def make_critic(self) -> Critic:
-        """Create the critic, which the learner owns. Override it for another output or loss (`Critic.td_loss`)."""
+        """Make the critic. Override this for another output or loss (`Critic.td_loss`), such as successor features."""
         return Critic(self.policy_input_dim, self.spaces.action, self.hidden)
 
     def infer_skill(self, next_obs: Tensor, reward: Tensor) -> Tensor | None:
-        """Infer a skill (dim,) from one-step rewards (N, 1) of a task.
+        """Return the skill (dim,) for a task with these one-step rewards (N, 1), by regression.
 
-        None for methods that cannot, and if the rewards contain no information.
+        None if the method cannot infer skills, or if the rewards contain no information.
         """
         return None
 
     def goal_skill(self, obs: Tensor, goal: Tensor) -> Tensor | None:
-        """Return the skills (N, dim) that lead from observations (N, obs) to goals; None for methods that cannot."""
+        """Return the skills (N, dim) that lead from observations (N, obs) to goals (N, obs); None if it cannot."""
         return None
 
 
@@ -252,7 +286,17 @@ T = TypeVar("T", bound=type[Objective])
 
 
 def register(name: str) -> Callable[[T], T]:
-    """Class decorator: `@register("surprise")` adds the objective to `cic pretrain --objective surprise`."""
+    """Register a method of your own under a name, as a class decorator.
+
+    Args:
+        name: The name for `cic.pretrain(domain, name)`.
+
+    Returns:
+        The decorator, which returns the class unchanged.
+
+    Example:
+        See `cic.Objective`.
+    """
     if not isinstance(name, str):
         raise UserError('an objective is registered by its name: @cic.register("name")')
 
@@ -282,7 +326,17 @@ def _load_plugins() -> None:
 
 
 def objectives() -> Iterator[tuple[str, type[Objective]]]:
-    """Every method by name, including those of installed plug-ins."""
+    """List the methods, including those of installed plug-ins.
+
+    Returns:
+        Pairs of a name and a class, sorted by name.
+
+    Example:
+        ```python
+        for name, objective in cic.objectives():
+            print(name, objective.title)
+        ```
+    """
     _load_plugins()
     return iter(sorted(_REGISTRY.items()))
 

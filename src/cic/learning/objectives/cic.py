@@ -52,7 +52,7 @@ class CICOptions:
     reward_weight: float = 1.0
     """Weight of the added term."""
     reward_from: float = 0.0
-    """Share of the pre-training after which the term is added; before it, the reward is the entropy alone."""
+    """Fraction of the pre-training after which this term is added; before it, the reward is entropy alone."""
     representation: bool = True
     """Learn the representation; off leaves the encoders as they were initialised."""
     entropy: bool = True
