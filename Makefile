@@ -51,7 +51,7 @@ format: $(STAMP) ## let ruff mend what it can
 bench: $(STAMP)  ## speed of environments and updates against their floors
 	$(BIN)/python -m benchmarks
 
-generated: $(STAMP) ## update generated files: the table behind --help, the API page, command outputs in docs/
+generated: $(STAMP) ## update generated files: the table behind --help, the reference, command outputs in docs/
 	$(BIN)/python -m cic.commandline.settings_table
 	$(BIN)/python docs/make_reference.py
 	$(BIN)/python tests/document_blocks.py

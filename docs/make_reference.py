@@ -39,8 +39,8 @@ def command_line() -> str:
         "Look up the flags of every command, with their types and defaults.",
         "`cic COMMAND --help` prints the same list in the terminal; `--help-all` includes rarely used flags. "
         "Every command\naccepts `--import FILE.py` (or a module), which is imported first and may register methods and "
-        "environments.\nA flag without a value has the opposite `--no-…`. Numbers may be written as `100000`, `100_000`, "
-        "`1e5` or `100k`.\nThe exit code is 0 after success, 1 if a run of a sweep failed, 2 for invalid input and 130 "
+        "environments.\nA switch has the opposite `--no-…`. Numbers may be written as `100000`, `100_000`, `1e5` or "
+        "`100k`.\nThe exit code is 0 after success, 1 if a run of a sweep failed, 2 for invalid input and 130 "
         "after Ctrl-C.",
         _table(
             ["command", "what it does"], [[f"[`cic {name}`](#cic-{name})", about] for name, about in COMMANDS.items()]

@@ -105,7 +105,7 @@ def test_one_number_stands_for_all_of_a_box_and_for_the_place_of_a_corner() -> N
     [
         ("box", [50.0], r"skills lie in \[0, 1\]: 50 does not"),
         ("box", [0.5, -0.1, 0.5], "-0.1 does not"),
-        ("box", [0.5, 0.5], "--skill has 2 numbers, but this agent's skills have dimension 3"),
+        ("box", [0.5, 0.5], "`skill` has 2 numbers, but this agent's skills have dimension 3"),
         ("box", [math.nan], "finite"),
         ("onehot", [3.0], "this agent has the skills 0 to 2: there is no skill 3"),
         ("onehot", [-1.0], "there is no skill -1"),
@@ -114,7 +114,7 @@ def test_one_number_stands_for_all_of_a_box_and_for_the_place_of_a_corner() -> N
         ("onehot", [1.0, 0.0], "2 numbers"),
         ("sphere", [1.0, 1.0, 0.0], "have length 1, not 1.414: scale it"),
         ("sphere", [1.0], "1 numbers"),
-        ("none", [1.0], "no skills: drop --skill"),
+        ("none", [1.0], "no skills: omit `skill`"),
     ],
 )
 def test_what_is_no_skill_is_said(kind: Any, numbers: list[float], sentence: str) -> None:

@@ -95,7 +95,7 @@ def pretrain(
     Example:
         ```python
         run = cic.pretrain("gridworld", "cic", scale="smoke", steps=2_000, out="runs/skills", quiet=True)
-        print(run.path, run.result["coverage"])
+        print(run.path, run.result["coverage/fraction"])
         ```
     """
     if isinstance(domain, PretrainConfig):

@@ -60,11 +60,11 @@ class Needs:
     batches: int = 1
     """Batches per update: the representation learns from all of them, the policy from the last."""
     skill_start: bool = False
-    """`extras["first_obs"]` (B, obs), the observation at which the skill started, and `extras["skill_end"]` (B, 1), 1 if
-    the skill ends at `next_obs` because another skill is drawn or the episode is over."""
+    """`extras["first_obs"]` (B, obs), the first observation of the skill, and `extras["skill_end"]` (B, 1), 1 if the
+    skill ends at `next_obs` because another skill is drawn or the episode is over."""
     path: int = 0
     """`extras["path"]` (B, path, obs): this many observations, evenly spaced from the first to the last (or latest)
     observation of the skill."""
     goals: float = 0.0
-    """`extras["goal"]` (B, obs), a later observation of the same episode, whose distance in steps is geometric with this
-    parameter (at most to the end of the episode); and `extras["random_goal"]` (B, obs), a random observation."""
+    """`extras["goal"]` (B, obs), a later observation of the same episode, whose distance in steps is geometric with
+    this parameter (at most to the end of the episode); and `extras["random_goal"]` (B, obs), a random observation."""

@@ -11,7 +11,16 @@ from cic.envs.registry import make, register_env, split_name, would_run
 
 
 def domains() -> dict[str, DomainInfo]:
-    """The built-in domains; no simulator is built."""
+    """List the built-in domains with their tasks. No simulator is built.
+
+    Returns:
+        Domains by name.
+
+    Example:
+        ```python
+        print(cic.envs.domains()["walker"].tasks)
+        ```
+    """
     return dict(DOMAINS)
 
 

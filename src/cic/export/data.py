@@ -45,7 +45,7 @@ def export_data(
 
     Example:
         ```python
-        data = cic.export_data(run.path, "dataset", task="reach_top_left")
+        data = cic.export_data("runs/skills", "dataset", task="reach_top_left")
         print(data.folder, data.episodes, data.steps)
         ```
     """

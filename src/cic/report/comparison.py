@@ -49,7 +49,7 @@ def compare(
         ```python
         import rich
 
-        rich.print(cic.compare("runs/cic", "runs/apt", reps=2000))
+        rich.print(cic.compare("runs/cic", "runs/rnd", reps=2000))
         ```
     """
     from rich.console import Group

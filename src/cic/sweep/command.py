@@ -78,9 +78,8 @@ def sweep(plan: Plan | Path | str | None = None, options: SweepOptions | None = 
 
     Example:
         ```python
-        result = cic.sweep(
-            objectives=["cic", "rnd"], domains="gridworld", seeds=range(2), tasks="gridworld", scale="smoke", out="runs"
-        )
+        grid = {"objectives": ["cic", "rnd"], "domains": "gridworld", "seeds": [0], "tasks": "gridworld-reach_top_left"}
+        result = cic.sweep(**grid, scale="smoke", out="runs")
         print(result.summary("runs"))
         ```
     """

@@ -33,7 +33,7 @@ class SearchConfig:
     infer it), fixed (no search, as in the released code); paper is the paper's choice for the method (grid for CIC);
     auto is library if the pre-training recorded its skills from several initial states, else paper."""
     search_steps: int | None = None
-    """Steps of the search; by default as many as the warm-up. If the search is longer than the warm-up, the updates that
+    """Steps of the search; by default as many as the warm-up. If the search is longer than that, the updates that
     become due during it run after the skill is chosen, and train only the critic."""
     trial_steps: int = 100
     """Steps of each trial; halving starts with half of them."""
@@ -134,7 +134,7 @@ class PretrainConfig(LoopConfig[L], Generic[O, L]):
     """Discover skills in a domain without its rewards."""
 
     domain: str
-    """walker, quadruped, jaco, point_mass, hopper, gridworld, ant, half_cheetah, gymnasium:ID or your own environment."""
+    """walker, quadruped, jaco, point_mass, hopper, gridworld, ant, half_cheetah, gymnasium:ID or your own."""
     objective: str = "cic"
     """The method: `cic objectives` lists them."""
     preset: str = "released"
@@ -149,8 +149,8 @@ class PretrainConfig(LoopConfig[L], Generic[O, L]):
     search of a finetuning. By default 40, or fewer so that they take at most a fifth of the steps. With 0, the last
     skills of the training are recorded instead."""
     library_starts: int = 5
-    """Number of initial states of each of these skills. With a single one, a skill that stays put cannot be told from one
-    that reaches the target."""
+    """Number of initial states of each of these skills. With a single one, a skill that stays put cannot be told from
+    one that reaches the target."""
     library_steps: int = 250
     """Steps from each of these initial states."""
     options: O

@@ -1,7 +1,7 @@
 """The base class of methods: the loss of the representation, the intrinsic reward and the skill space.
 
-An objective is an `nn.Module`. Running statistics, queues and EMA copies are *buffers*, so that checkpoints contain them.
-All random numbers are drawn in `prepare`, from the agent's generator.
+An objective is an `nn.Module`. Running statistics, queues and EMA copies are *buffers*, so that checkpoints contain
+them. All random numbers are drawn in `prepare`, from the agent's generator.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class NoOptions:
 
 
 class Objective(nn.Module):
-    """The base class of methods. A subclass defines `loss` and `reward`, and a frozen dataclass `Options` if it has any.
+    """The base class of methods. A subclass defines `loss` and `reward`, and optionally a frozen dataclass `Options`.
 
     Example:
         ```python
@@ -162,8 +162,6 @@ class Objective(nn.Module):
 
         @cic.register("constant")
         class Constant(cic.Objective):
-            """A method whose reward is always 1."""
-
             def loss(self, batch):
                 return batch.obs.new_zeros(()), {}
 
