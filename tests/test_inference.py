@@ -123,10 +123,10 @@ def test_without_its_replay_fresh_states_are_labelled(run: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        (["--infer", "0"], "--infer needs at least 1 labelled state, not 0"),
+        (["--infer", "0"], "--infer must be at least 1, not 0"),
         (["--infer", "1"], "no skill can be inferred: the reward of reach_top_left is .* at all 1 labelled states"),
-        (["--goals", "0"], "--goals needs at least 1 goal, not 0"),
-        (["--goals", "3"], "this method has no skill for a goal: --goals is for metra, lsd, csf, fb and hilp"),
+        (["--goals", "0"], "--goals must be at least 1, not 0"),
+        (["--goals", "3"], "this method has no skill for a goal: choose a run of metra, lsd, csf, fb or hilp"),
         (["--goals", "3", "--infer", "3"], "--skill, --infer and --goals exclude each other"),
     ],
 )

@@ -463,7 +463,7 @@ def infer(
 
     Example:
         ```python
-        run = cic.pretrain("gridworld", "fb", scale="smoke", out="runs/fb", quiet=True)
+        run = cic.pretrain("walker", "fb", scale="smoke", out="runs/fb", quiet=True)
         print(cic.infer(run.path, states=200, episodes=3).returns)
         ```
     """

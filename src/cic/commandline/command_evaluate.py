@@ -32,6 +32,8 @@ class EvaluateArguments(AgentArguments):
 def run(given: EvaluateArguments) -> None:
     if given.episodes < 1:
         raise UserError(f"episodes must be at least 1, not {given.episodes}")
+    if given.infer is not None and given.infer < 1:
+        raise UserError(f"infer must be at least 1, not {given.infer}")
     if sum(value is not None for value in (given.skill, given.infer, given.goals)) > 1:
         raise UserError("--skill, --infer and --goals exclude each other: give one of them")
     if given.goals is not None:

@@ -101,7 +101,9 @@ class Plan:
             header += f' "imports": {json.dumps(self.imports)},\n'
         return f'{{\n{header} "runs": [\n{lines}\n ]\n}}\n'
 
-    def write(self, path: Path) -> None:
+    def write(self, path: Path | str) -> None:
+        """Write the plan to a JSON file."""
+        path = Path(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(self.to_text())

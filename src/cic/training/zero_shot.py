@@ -37,9 +37,9 @@ class Labelled:
 
 def require_inference(agent: Agent, count: int, name: str) -> None:
     if type(agent.objective).infer_skill is Objective.infer_skill:
-        raise UserError(f"{name} cannot infer a skill from rewards: --infer is for aps, visr, csf, fb and hilp")
+        raise UserError(f"{name} cannot infer a skill from rewards: choose a run of aps, visr, csf, fb or hilp")
     if count < 1:
-        raise UserError(f"--infer needs at least 1 labelled state, not {count}")
+        raise UserError(f"states must be at least 1, not {count}")
 
 
 def replayed_states(replay: Arrays, tasks: tuple[str, ...], count: int, seed: int) -> Labelled | None:
@@ -78,7 +78,7 @@ def infer_skill(agent: Agent, labelled: Labelled, task: str) -> Array:
     if np.ptp(reward) == 0:
         raise UserError(
             f"no skill can be inferred: the reward of {task} is {reward[0, 0]:g} at all {len(reward)} labelled states; "
-            "label more states with --infer"
+            "label more states"
         )
     inputs = (torch.from_numpy(np.ascontiguousarray(part)).to(agent.device) for part in (labelled.next_obs, reward))
     skill = agent.objective.infer_skill(*inputs)
@@ -112,7 +112,7 @@ def reach_goals(agent: Agent, env: VectorEnv, seed: int) -> Reached:
     info = DOMAINS.get(env.domain)
     if info is None or not info.plane:
         known = ", ".join(name for name, domain in DOMAINS.items() if domain.plane)
-        raise UserError(f"{env.name} has no plane to place goals in: --goals is for {known}")
+        raise UserError(f"{env.name} has no plane for goals: choose a run in {known}")
     bounds = {quantity.entries[0]: (quantity.low, quantity.high) for quantity in info.coverage}
     axes, rng = list(info.plane), np.random.default_rng(seed)
     low, high = np.array([bounds[axis] for axis in axes]).T
@@ -137,5 +137,5 @@ class _Steering:
     def act(self, obs: Array, skill: Array) -> Array:
         skills = self.agent.objective.goal_skill(torch.from_numpy(obs).to(self.agent.device), self.wanted)
         if skills is None:
-            raise UserError("this method has no skill for a goal: --goals is for metra, lsd, csf, fb and hilp")
+            raise UserError("this method has no skill for a goal: choose a run of metra, lsd, csf, fb or hilp")
         return self.agent.act(obs, skills.cpu().numpy())
