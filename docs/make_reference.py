@@ -67,7 +67,7 @@ def _command(name: str) -> str:
                 row[3] = str(row[3]).removesuffix(" (required)").replace("%%", "%")
             parts += [*title, _table(["flag", "type", "default", "meaning"], rows)]
     if name in ("pretrain", "finetune"):
-        parts.append(f"The defaults shown are those of the scale `laptop` and of CIC with DDPG. {OWN_PAGE}")
+        parts.append(f"The defaults shown are those of the scale `laptop` and of CIC with DDPG.\n{OWN_PAGE}")
     return "\n\n".join(parts)
 
 

@@ -162,9 +162,7 @@ def test_goals_lie_in_the_plane_and_distances_are_those_of_the_path(method: str,
 
 def test_an_environment_without_a_plane_says_so() -> None:
     env = envs.make("walker", num_envs=2)
-    with pytest.raises(
-        UserError, match=r"^walker has no plane for goals: choose a run in point_mass, gridworld"
-    ):
+    with pytest.raises(UserError, match=r"^walker has no plane for goals: choose a run in point_mass, gridworld"):
         reach_goals(small_agent("metra", Spaces(24, 6)), env, 0)
 
 

@@ -1,7 +1,7 @@
 """Figure "skill dimension": zero-shot return against the number of dimensions of a skill.
 
-Embeddings are as wide as the skill, as released. With one dimension normalising leaves their sign alone, so that the
-contrastive loss has no gradient: that point is CIC without representation learning.
+Embeddings are as wide as the skill, as in the released code. With one dimension,
+normalisation leaves only their sign, and the contrastive loss has no gradient: that point is CIC without representation learning.
 """
 
 from __future__ import annotations

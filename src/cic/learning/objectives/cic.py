@@ -62,7 +62,8 @@ class CICOptions:
     skill_dim: int = 64
     """Dimensions of a skill."""
     embedding: int | None = None
-    """Width of the embeddings; by default the skill's, as released. Without projection, skills keep their own."""
+    """Width of the embeddings; by default that of the skill, as in the released code. Without `projection`, a skill
+    keeps its own width."""
     skill_every: int = 50
     """Steps for which a skill is kept in pre-training."""
     temperature: float = 0.5
