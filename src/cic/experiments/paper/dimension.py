@@ -1,7 +1,8 @@
 """Figure "skill dimension": zero-shot return against the number of dimensions of a skill.
 
 Embeddings are as wide as the skill, as in the released code. With one dimension,
-normalisation leaves only their sign, and the contrastive loss has no gradient: that point is CIC without representation learning.
+normalisation leaves only their sign, and the contrastive loss has no gradient: that point is CIC without
+representation learning.
 """
 
 from __future__ import annotations
