@@ -144,6 +144,15 @@ def test_a_good_one_passes_and_is_as_it_was() -> None:
     assert all(weight.grad is None for weight in method.parameters())
 
 
+def test_objective_without_a_source_file() -> None:
+    """As in a notebook or an interactive session."""
+    typed = type("Typed", (Good,), {"__module__": "notebook"})
+    check_objective(typed(Spaces(2, 2), 4, None), "typed", torch.device("cpu"))
+    wrong = type("Wrong", (FlatReward,), {"__module__": "notebook"})
+    with pytest.raises(UserError, match='notebook, objective "wrong"'):
+        check_objective(wrong(Spaces(2, 2), 4, None), "wrong", torch.device("cpu"))
+
+
 @pytest.mark.parametrize("name", [name for name, _ in objectives()])
 def test_every_method_keeps_its_contract_and_its_state(name: str) -> None:
     """Running statistics and queues are as fresh after the check as before."""

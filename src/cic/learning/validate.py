@@ -35,7 +35,7 @@ def check_objective(objective: Objective, name: str, device: torch.device) -> No
 class _Check:
     def __init__(self, objective: Objective, name: str, device: torch.device) -> None:
         self.objective, self.name, self.device = objective, name, device
-        self.file = Path(inspect.getsourcefile(type(objective)) or "?")
+        self.file = _source_file(type(objective))
 
     def run(self) -> None:
         with torch.random.fork_rng(devices=[]):
@@ -103,6 +103,14 @@ class _Check:
 
     def _error(self, message: str) -> UserError:
         return UserError(f'{self.file.name}, objective "{self.name}": {message}')
+
+
+def _source_file(cls: type) -> Path:
+    """The file that defines a class; the name of the module if there is none, as in a notebook."""
+    try:
+        return Path(inspect.getsourcefile(cls) or cls.__module__)
+    except (OSError, TypeError):
+        return Path(cls.__module__)
 
 
 def _kind(value: Any) -> str:
