@@ -43,7 +43,7 @@ Error = Callable[..., str]
         ("pretrain --domain walker --learner td3 --actor-every 0", "--actor-every must be at least 1"),
         ("pretrain --domain walker --learner sac --alpha 0", "--alpha must be positive"),
         ("pretrain --domain walker --seed -1", "--seed must lie in [0, 2³¹)"),
-        (f"finetune {{skills}} --task {TASK} --learner sac --hidden 16", "was pre-trained with ddpg: drop --learner"),
+        (f"finetune {{skills}} --task {TASK} --learner sac --hidden 16", "was pre-trained with ddpg: omit --learner"),
         (f"finetune {{skills}} --task {TASK} --learner sca", 'unknown learner "sca"; did you mean "sac"?'),
         (f"finetune --scratch --task {TASK} --method cem", "unknown flag --method"),
         (f"finetune --scratch --task {TASK} --alpha 1", "unknown flag --alpha of the learner ddpg"),
