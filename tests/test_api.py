@@ -316,11 +316,11 @@ def test_a_pretraining_that_is_not_finished_must_be_asked_for_by_step(tmp_path: 
     said = str(error.value)
     assert "is not finished (step 77 of 100)" in said
     assert "resume it first, or choose weights with `at`" in said
-    assert "--at (there are: 50, 60, 100)" in said
+    assert "`at` (available: 50, 60, 100)" in said
     assert not (tmp_path / "tuned").exists()
     tuned = cic.finetune(path, TASK, at=50, out=tmp_path / "tuned", steps=45, **SMALL).path
     assert Run(tuned).config["pretrain_steps"] == 50
-    with pytest.warns(UserWarning, match="is not finished: these are its weights of step 100"):
+    with pytest.warns(UserWarning, match="is not finished: using its weights of step 100"):
         cic.load(path)
 
 
@@ -328,14 +328,16 @@ def test_a_pretraining_whose_last_weights_are_damaged_is_not_used_in_silence(tmp
     path = cic.pretrain("gridworld", "rnd", out=tmp_path / "run", checkpoint_every=60, steps=100, **SMALL).path
     (path / "checkpoints" / "000000100" / "agent.safetensors").write_bytes(b"")
     with pytest.raises(
-        UserError, match=r"000000100 is damaged .*choose other weights with --at \(there are: 60, 100\)"
+        UserError, match=r"000000100 is damaged .*choose other weights with `at` \(available: 60, 100\)"
     ):
         cic.finetune(path, TASK, out=tmp_path / "tuned", **SMALL)
     assert cic.finetune(path, TASK, at=60, out=tmp_path / "tuned", steps=45, **SMALL).result["step"] == 45
 
 
 def test_ddpg_has_nothing_to_pretrain_with(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"ddpg has no reward of its own .*cic finetune --scratch --task gridworld-"):
+    with pytest.raises(
+        UserError, match=r'ddpg has no intrinsic reward .*finetune from scratch to a task of "gridworld"'
+    ):
         cic.pretrain("gridworld", "ddpg", out=tmp_path / "run", **SMALL)
     assert not (tmp_path / "run").exists()
 
