@@ -236,6 +236,8 @@ def _smaller(words: list[str]) -> list[str]:
             words[words.index("--scale") + 1] = "smoke"
         elif not {"--list", "--status", "--draw"} & set(words):
             words += ["--scale", "smoke"]
+        if not {"--list", "--status", "--slots"} & set(words):
+            words += ["--slots", "1"]
     return words
 
 

@@ -44,11 +44,6 @@ TODO = {
     "docs/explanation/methods/visr.md",
     "docs/explanation/speed.md",
     "docs/index.md",
-    "docs/tutorials/first-skills.md",
-    "docs/tutorials/own-environment.md",
-    "docs/tutorials/own-method.md",
-    "docs/tutorials/reproduce.md",
-    "docs/tutorials/sweep.md",
 }
 SLOW_FOLDERS = ("docs/explanation/methods/",)
 """Pages with one training each. tests/objectives trains the same methods in `make test`."""
