@@ -137,7 +137,7 @@ def test_steps_that_do_not_fit_are_refused(change: str) -> None:
         steps["episode_end"][:] = True
     else:
         steps[change] = steps[change][:-1]
-    with pytest.raises(UserError, match="add --prior-data 0"):
+    with pytest.raises(UserError, match="set `prior_data=0`"):
         RelabelledReplay(steps, SPACES, 2, nstep=3, gamma=GAMMA)
 
 
@@ -189,7 +189,7 @@ def test_by_default_half_is_borrowed_where_it_was_kept(skills: Path, tmp_path: P
 
 
 def test_prior_without_steps_is_one_sentence(skills: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="drop --at or --prior-data"):
+    with pytest.raises(UserError, match="omit `at` or `prior_data`"):
         cic.finetune(skills, "reach_top_left", out=tmp_path / "a", prior_data=0.5, at=200, **SMALL)
     bare = shutil.copytree(skills, tmp_path / "bare")
     for folder in (bare / "checkpoints").iterdir():

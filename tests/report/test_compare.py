@@ -124,9 +124,9 @@ def test_a_group_of_several_methods_is_refused_unless_asked(tmp_path: Path) -> N
     make(tmp_path / "a", "cic", [1.0])
     make(tmp_path / "a", "icm", [1.0])
     make(tmp_path / "b", "aps", [1.0])
-    with pytest.raises(UserError, match=r"ICM.*--mix"):
+    with pytest.raises(UserError, match=r"ICM.*`mix`"):
         shown(tmp_path / "a", tmp_path / "b")
-    assert "because of --mix" in shown(tmp_path / "a", tmp_path / "b", CompareOptions(reps=50, mix=True))
+    assert "because of `mix`" in shown(tmp_path / "a", tmp_path / "b", CompareOptions(reps=50, mix=True))
 
 
 def test_a_group_of_several_budgets_is_refused(tmp_path: Path) -> None:

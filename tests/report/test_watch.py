@@ -10,7 +10,8 @@ import pytest
 from make_runs import finetune
 
 from cic.core.errors import UserError
-from cic.report import ReportOptions, ReportResult, watch
+from cic.report import ReportOptions, ReportResult
+from cic.report.build import watch
 
 OPTIONS = ReportOptions(reps=10, figures=(), watch=True, interval=7.0)
 

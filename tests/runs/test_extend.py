@@ -113,7 +113,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"steps": "80"}, "steps must be a whole number"),
         ({"steps": 4_000_000_000_000}, "steps must be at most"),
         ({"steps": 80, "device": "cuda:99"}, "cannot be used here"),
-        ({}, "is finished already: give it more --steps"),
+        ({}, "is finished already: set `steps`"),
     ],
 )
 def test_invalid_extension_changes_nothing(finished: Path, tmp_path: Path, arguments: Any, word: str) -> None:

@@ -106,7 +106,7 @@ def test_finetuning_without_any_intact_replay(pretrained: Path, tmp_path: Path) 
     source = shutil.copytree(pretrained, tmp_path / "source")
     for folder in Run(source).checkpoints():
         flip_bit(folder / "replay.safetensors")
-    with pytest.warns(UserWarning, match="damaged"), pytest.raises(UserError, match=r"is damaged .*--prior-data 0"):
+    with pytest.warns(UserWarning, match="damaged"), pytest.raises(UserError, match=r"is damaged .*`prior_data=0`"):
         cic.finetune(source, TASK, out=tmp_path / "asked", prior_data=0.5, **TUNE)
     assert not (tmp_path / "asked").exists()
     with pytest.warns(UserWarning, match="finetuning without pre-training data"):

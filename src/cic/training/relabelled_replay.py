@@ -55,7 +55,7 @@ class RelabelledReplay:
         _require_steps(steps, spaces)
         self.replay = Replay.from_steps(**steps, skill_dim=skill_dim, nstep=nstep, gamma=gamma)
         if not self.replay.ready():
-            raise UserError(f"the pre-training's episodes are shorter than {nstep} steps: add --prior-data 0")
+            raise UserError(f"the pre-training's episodes are shorter than {nstep} steps: set `prior_data=0`")
         self._standardised = standardiser(steps["obs"])
         self.known = 0
         """Labelled steps that the predicted rewards were fitted to."""
@@ -89,4 +89,4 @@ def _require_steps(steps: Arrays, spaces: Spaces) -> None:
     shapes |= {"terminated": (count,), "episode_end": (count,)}
     fits = steps.keys() == shapes.keys() and all(steps[name].shape == shape for name, shape in shapes.items())
     if not fits or not count or not (np.isfinite(steps["obs"]).all() and np.isfinite(steps["action"]).all()):
-        raise UserError("the steps of the pre-training do not fit its agent: add --prior-data 0")
+        raise UserError("the steps of the pre-training do not fit its agent: set `prior_data=0`")
