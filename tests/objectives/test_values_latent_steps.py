@@ -307,7 +307,7 @@ def test_an_environment_without_the_named_entries_gets_one_sentence(name, option
 
 def test_a_domain_that_names_no_plane_gets_one_sentence_unless_the_user_does(tmp_path):
     small = {"scale": "smoke", "steps": 120, "quiet": True}
-    with pytest.raises(UserError, match="^ssn4hrl counts visits in a plane, and walker has no default: set `plane`"):
+    with pytest.raises(UserError, match=r"^ssn4hrl counts visits in a plane, and walker has no default: set `plane`"):
         cic.pretrain("walker", "ssn4hrl", out=tmp_path / "run", **small)
     assert not (tmp_path / "run").exists()
     assert pretrain_defaults("half_cheetah", "ssn4hrl").options.plane == (0,)
