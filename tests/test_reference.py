@@ -84,6 +84,7 @@ def test_docstrings_have_a_summary_arguments_and_an_example(name: str) -> None:
             assert re.search(rf"^    {re.escape(stars + parameter.name)}: ", text, re.MULTILINE), parameter.name
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_api_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One after another, in one folder."""
     monkeypatch.chdir(tmp_path)

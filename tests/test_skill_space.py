@@ -110,7 +110,7 @@ def test_one_number_stands_for_all_of_a_box_and_for_the_place_of_a_corner() -> N
         ("onehot", [3.0], "this agent has the skills 0 to 2: there is no skill 3"),
         ("onehot", [-1.0], "there is no skill -1"),
         ("onehot", [0.5], "there is no skill 0.5"),
-        ("onehot", [1.0, 1.0, 0.0], "one 1 and else 0: give its place, 0 to 2"),
+        ("onehot", [1.0, 1.0, 0.0], "one 1 and otherwise 0: give its index, 0 to 2"),
         ("onehot", [1.0, 0.0], "2 numbers"),
         ("sphere", [1.0, 1.0, 0.0], "have length 1, not 1.414: scale it"),
         ("sphere", [1.0], "1 numbers"),

@@ -174,7 +174,7 @@ def test_read_only_folder_is_one_error(skills: Path, tmp_path: Path, monkeypatch
     ("settings", "word"),
     [
         ({"replay": 10**12, "steps": 10**12}, r"a replay of 1,000,000,000,000 steps .* GB"),
-        ({"replay": 10**12}, "a replay of 1,000,000,000,000 steps does not fit"),
+        ({"replay": 10**12}, "a replay buffer of 1,000,000,000,000 steps does not fit"),
         ({"hidden": 60_000}, r"the networks [\d,.]+ GB"),
         ({"hidden": 10**9}, "hidden must be at most 65,536, not 1,000,000,000"),
         ({"batch": 10**6}, r"a batch of 1,000,000 [\d,.]+ GB"),
