@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import json
+import re
 import shutil
 from pathlib import Path
 from types import ModuleType
@@ -191,3 +192,29 @@ def test_beyond_the_paper() -> None:
             ["diayn", "185"],
             ["cic", "156"],
         ]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/how-to/choose-method.md"])
+def test_tables_of_scores_in_the_documentation(page: str) -> None:
+    """All methods and domains of the study are in the table, with their mean and, if given, the range of the seeds."""
+    runs = [run for run in study("main-laptop") if run.kind == "finetune" and "/" not in run.name]
+    scores: dict[tuple[str, str, int], list[float]] = {}
+    for run in runs:
+        key = (run.method, run.task.partition("-")[0], run.config["seed"])
+        scores.setdefault(key, []).append(run.score / experts()[run.task])
+    text = (ROOT / page).read_text(encoding="utf-8")
+    header, table = re.search(
+        r"^(\|[^\n]*\| walker \|[^\n]*)\n\|[-:|]+\n(.*?)\n\n", text, re.DOTALL | re.MULTILINE
+    ).groups()
+    _, *domains = [cell.strip() for cell in header.strip("|").split("|")]
+    assert set(domains) == {domain for _, domain, _ in scores}
+    found = {}
+    for line in table.splitlines():
+        name, *cells = [cell.strip() for cell in line.strip("|").split("|")]
+        found["ddpg" if "scratch" in name else re.search(r"`(\w+)`", name)[1]] = cells
+    assert found.keys() == {run.method for run in runs}
+    for method, cells in found.items():
+        for domain, cell in zip(domains, cells, strict=True):
+            seeds = [np.mean(values) for key, values in scores.items() if key[:2] == (method, domain)]
+            mean, spread = f"{np.mean(seeds):.2f}", f"({min(seeds):.2f}–{max(seeds):.2f})"
+            assert cell in (mean, f"{mean} {spread}"), (method, domain)
