@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from cic.sweep.driver import ExecutionOptions, run_plan
+from cic.sweep.command import sweep
 from cic.sweep.grid import RunGrid
 
 
@@ -16,7 +16,7 @@ def short(count: int = 40, slots: int = 2) -> float:
     settings = ("steps=1", "num_envs=1", "hidden=8", "batch=8", "milestones=[]")
     plan = RunGrid(("cic",), ("gridworld",), tuple(range(count)), "smoke", settings=settings).plan()
     with tempfile.TemporaryDirectory() as scratch:
-        run_plan(plan, scratch, ExecutionOptions(slots=slots, quiet=True))
+        sweep(plan, out=scratch, slots=slots, quiet=True)
         ends = sorted(path.stat().st_mtime for path in Path(scratch).glob("*/result.json"))
     settled = ends[2 * slots :]  # every worker has imported torch by then
     return 1000 * (settled[-1] - settled[0]) / (len(settled) - 1)
@@ -28,7 +28,7 @@ def pair(steps: int = 6_000) -> tuple[float, float]:
     for count in (1, 2):
         plan = RunGrid(("cic",), ("walker",), tuple(range(count)), "smoke", settings=(f"steps={steps}",)).plan()
         with tempfile.TemporaryDirectory() as scratch:
-            run_plan(plan, scratch, ExecutionOptions(slots=2, quiet=True))
+            sweep(plan, out=scratch, slots=2, quiet=True)
             lines = [json.loads(path.read_text().splitlines()[-1]) for path in Path(scratch).glob("*/timing.jsonl")]
         rates.append(sum(line["time/steps_per_second"] for line in lines))
     return rates[0], rates[1]

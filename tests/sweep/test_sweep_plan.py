@@ -199,16 +199,15 @@ def test_a_plan_records_imports(own_code: Path) -> None:
     assert plan_from_text(made.to_text()) == made
 
 
-def test_old_names_still_work() -> None:
-    import cic.sweep.driver
+def test_old_names_still_work(tmp_path: Path) -> None:
     import cic.sweep.grid
     import cic.sweep.run
 
     with pytest.warns(DeprecationWarning, match="RunGrid"):
         assert cic.sweep.grid.Grid is RunGrid
-    with pytest.warns(DeprecationWarning, match="ExecutionOptions"):
-        assert cic.sweep.run.Means is cic.sweep.driver.ExecutionOptions
-    with pytest.warns(DeprecationWarning, match="driver.run_plan"):
-        assert cic.sweep.run.run_plan is cic.sweep.driver.run_plan
+    with pytest.warns(DeprecationWarning, match=r"Means is deprecated: use cic.sweep"):
+        means = cic.sweep.run.Means(slots=1, quiet=True)
+    with pytest.warns(DeprecationWarning, match="run_plan is deprecated"):
+        assert len(cic.sweep.run.run_plan(tiny_plan(), str(tmp_path), means).done) == 2
     with pytest.raises(AttributeError):
         cic.sweep.run.nothing  # noqa: B018

@@ -21,18 +21,18 @@ from make_plans import LAPTOP, all_result_files, tiny_plan
 from cic import cli
 from cic.core.errors import UserError
 from cic.core.imports import import_first
-from cic.sweep.driver import ExecutionOptions, run_plan
+from cic.sweep.command import sweep
 from cic.sweep.plan import Entry, Plan, Resources
 
 pytest.importorskip("ray")
 STORE = {"object_store_memory": 100 << 20}
 LONG = ("steps=800", "checkpoint_every=100")
-SERIAL = ExecutionOptions(slots=1, quiet=True)
-TWO = ExecutionOptions(slots=2, quiet=True)
+SERIAL: Any = {"slots": 1, "quiet": True}
+TWO: Any = {"slots": 2, "quiet": True}
 
 
-def on(cluster: Any) -> ExecutionOptions:
-    return ExecutionOptions(address=cluster.address, quiet=True)
+def on(cluster: Any) -> dict[str, Any]:
+    return {"address": cluster.address, "quiet": True}
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def cluster() -> Iterator[Any]:
 )
 def test_an_unreachable_address_is_reported(address: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message):
-        run_plan(tiny_plan(), str(tmp_path), ExecutionOptions(address=address, quiet=True))
+        sweep(tiny_plan(), out=tmp_path, address=address, quiet=True)
 
 
 @pytest.mark.slow
@@ -65,7 +65,7 @@ def test_an_address_of_another_service_is_reported(tmp_path: Path, monkeypatch: 
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(UserError, match="no Ray head answers"):
-            run_plan(tiny_plan(), str(tmp_path), ExecutionOptions(address=address, quiet=True))
+            sweep(tiny_plan(), out=tmp_path, address=address, quiet=True)
 
 
 @pytest.mark.slow
@@ -73,7 +73,7 @@ def test_a_killed_node_loses_nothing(cluster: Any, tmp_path: Path) -> None:
     """The node dies in the middle of a pre-training, and all results equal those of a sweep without faults."""
     plan = tiny_plan(seeds=4, more=(*LONG, *LAPTOP))
     quiet, out = tmp_path / "quiet", tmp_path / "out"
-    run_plan(plan, str(quiet), SERIAL)
+    sweep(plan, out=quiet, **SERIAL)
     node = cluster.add_node(num_cpus=1, **STORE)
     interrupted: list[Path] = []
 
@@ -85,7 +85,7 @@ def test_a_killed_node_loses_nothing(cluster: Any, tmp_path: Path) -> None:
 
     killer = threading.Thread(target=kill, daemon=True)
     killer.start()
-    ended = run_plan(plan, str(out), on(cluster))
+    ended = sweep(plan, out=out, **on(cluster))
     killer.join(10)
     assert len(ended.done) == 8
     assert interrupted
@@ -96,7 +96,7 @@ def test_a_killed_node_loses_nothing(cluster: Any, tmp_path: Path) -> None:
 def test_behind_a_url_the_run_of_a_killed_worker_is_resumed(tmp_path: Path) -> None:
     """With the settings of laptop scale. Workers train in their own scratch folders; only the store is shared."""
     plan = tiny_plan(seeds=2, more=(*LONG, *LAPTOP))
-    run_plan(plan, str(tmp_path / "quiet"), SERIAL)
+    sweep(plan, out=tmp_path / "quiet", **SERIAL)
     out, killed = tmp_path / "out", []
 
     def kill() -> None:
@@ -107,7 +107,7 @@ def test_behind_a_url_the_run_of_a_killed_worker_is_resumed(tmp_path: Path) -> N
 
     killer = threading.Thread(target=kill, daemon=True)
     killer.start()
-    ended = run_plan(plan, f"file://{out}", TWO)
+    ended = sweep(plan, out=f"file://{out}", **TWO)
     assert len(ended.done) == 4
     assert killed
     assert all_result_files(out) == all_result_files(tmp_path / "quiet")
@@ -123,7 +123,7 @@ def start_sweep(plan: Plan, tmp_path: Path) -> tuple[list[str], subprocess.Popen
 @pytest.mark.slow
 def test_after_a_killed_driver_the_same_command_continues(tmp_path: Path) -> None:
     plan, out = tiny_plan(seeds=3, more=LONG), tmp_path / "out"
-    run_plan(plan, str(tmp_path / "quiet"), SERIAL)
+    sweep(plan, out=tmp_path / "quiet", **SERIAL)
     command, driver = start_sweep(plan, tmp_path)
     while len(list(out.glob("*/result.json"))) < 2:
         assert driver.poll() is None
@@ -162,9 +162,9 @@ def test_failing_runs_and_dying_workers_stop_only_their_dependents(tmp_path: Pat
     """Beside them, methods of the user's own run in two processes as in one."""
     import_first([str(own_code)])
     good = tiny_plan(seeds=2, objectives=("constant",))
-    run_plan(good, str(tmp_path / "one"), SERIAL)
+    sweep(good, out=tmp_path / "one", **SERIAL)
     plan = Plan((*good.runs, *tiny_plan(objectives=("fails", "crashes")).runs))
-    ended = run_plan(plan, str(tmp_path / "two"), TWO)
+    ended = sweep(plan, out=tmp_path / "two", **TWO)
     assert {spec.method for spec in ended.done} == {"constant"}
     messages = {spec.method: result.message for spec, result in ended.failed}
     assert messages["fails"] == "RuntimeError: this one always fails"
@@ -204,7 +204,7 @@ def test_workers_import_what_the_driver_imports(cluster: Any, own_code: Path, tm
 @pytest.mark.slow
 def test_a_store_that_workers_do_not_see(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"does not see the sweep's storage memory://.*all nodes share"):
-        run_plan(tiny_plan(), "memory://mine", TWO)
+        sweep(tiny_plan(), out="memory://mine", **TWO)
 
 
 @pytest.mark.slow
@@ -224,7 +224,7 @@ def test_runs_share_a_gpu(cluster: Any, tmp_path: Path, own_code: Path) -> None:
     cluster.add_node(num_cpus=2, num_gpus=1, **STORE)
     pretrainings = [entry for entry in tiny_plan(seeds=2, objectives=("notes",)).runs if entry.kind == "pretrain"]
     plan = Plan(tuple(dataclasses.replace(entry, needs=Resources(1, 0.5)) for entry in pretrainings))
-    assert len(run_plan(plan, str(tmp_path / "out"), on(cluster)).done) == 2
+    assert len(sweep(plan, out=tmp_path / "out", **on(cluster)).done) == 2
     notes = [path.read_text().split() for path in own_code.parent.glob("notes-*")]
     assert {gpu for lines in notes for gpu in lines[::2]} == {"0"}
     first, second = ((float(lines[1]), float(lines[-1])) for lines in notes)
@@ -236,4 +236,4 @@ def test_runs_share_a_gpu(cluster: Any, tmp_path: Path, own_code: Path) -> None:
 def test_a_run_that_no_node_can_hold(tmp_path: Path) -> None:
     plan = Plan((Entry("large", "pretrain", {"domain": "gridworld"}, needs=Resources(1, 99)),))
     with pytest.raises(UserError, match="no node has what a run needs: 1 CPUs, 99 GPUs"):
-        run_plan(plan, str(tmp_path), TWO)
+        sweep(plan, out=tmp_path, **TWO)

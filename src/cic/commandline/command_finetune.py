@@ -72,8 +72,8 @@ def _is_domain(task: str) -> bool:
 
 def _sweep(runs: Sequence[Path], settings: dict[str, Any], seeds: str | None, own: dict[str, Any]) -> int:
     from cic.commandline.command_sweep import execute
-    from cic.sweep.command import SweepOptions, finetunings
-    from cic.sweep.grid import parse_seeds
+    from cic.sweep.command import SweepOptions
+    from cic.sweep.grid import finetunings, parse_seeds
 
     task, seed = settings.pop("task"), settings.pop("seed", None)
     chosen = parse_seeds(seeds) if seeds else None if seed is None else (seed,)

@@ -22,7 +22,7 @@ class ReproduceArguments:
     plan: Path | None = None
     """Only write the plan to this file, to be read, edited and run by `cic sweep`."""
     dry_run: bool = False
-    """Only print the cost: every kind of run is timed on this machine."""
+    """Only estimate the cost, from the speed of short runs on this machine."""
 
 
 def run(given: ReproduceArguments) -> int:

@@ -17,7 +17,7 @@ class SweepArguments:
     file: Path | None = field(default=None, metadata=POSITIONAL)
     """A plan in JSON. Without it, --objectives and --domains make the plan."""
     dry_run: bool = False
-    """Only estimate the cost of the plan, from step times measured now on this machine."""
+    """Only estimate the cost of the plan, from the speed of short runs on this machine."""
     status: str | None = None
     """Only show the progress of the sweep in this folder or URL."""
     plan: Path | None = None
@@ -49,11 +49,10 @@ def execute(plan: Plan, options: SweepOptions) -> int:
 def print_status(where: str) -> None:
     from rich.console import Console
 
-    from cic.sweep.display import progress_table
-    from cic.sweep.status import group
+    from cic.sweep.progress import progress_table
 
     progress = sweep_status(where)
-    Console().print(progress_table(group(progress)))
+    Console().print(progress_table(progress))
     for run in progress:
         if run.state == "failed":
             print(f"failed: {run.spec.name} ({where}/{run.spec.folder}): {run.message}")

@@ -101,13 +101,14 @@ def reproduce(name: str, options: ReproduceOptions | None = None, **fields: Any)
     setups, plans = _plans(chosen, options, name)
     plan = merge(plans.values())
     _require_plotting()
-    from cic.sweep.driver import ExecutionOptions, run_plan
+    from cic.sweep.command import SweepOptions
+    from cic.sweep.driver import run_plan
 
-    execution = ExecutionOptions(options.address, options.slots, options.quiet)
+    execution = SweepOptions(str(folder.runs), options.address, options.slots, quiet=options.quiet)
     folder.prepare(options.scale)
     for experiment in chosen:
         folder.write_setup(experiment.name, setups[experiment.name], plans[experiment.name])
-    ended = run_plan(plan, str(folder.runs), execution)
+    ended = run_plan(plan, execution)
     if ended.failed:
         print(ended.summary(str(folder.runs)), file=sys.stderr)
     drawn = []

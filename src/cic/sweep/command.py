@@ -1,17 +1,16 @@
-"""`cic.sweep`: plan, cost, execution and status; and plans that finetune many runs."""
+"""`cic.sweep`: plan, cost, execution and status."""
 
 from __future__ import annotations
 
 import dataclasses
-import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cic import __version__
-from cic.core.config import with_fields
+from cic.core.config import require, with_fields
 from cic.core.errors import UserError
 from cic.sweep.plan import Plan, read_plan
 from cic.sweep.specs import RunSpec
@@ -19,7 +18,7 @@ from cic.sweep.specs import RunSpec
 if TYPE_CHECKING:
     from cic.sweep.cost import Cost
     from cic.sweep.driver import SweepResult
-    from cic.sweep.status import RunProgress
+    from cic.sweep.progress import RunProgress
 
 
 @dataclass(frozen=True)
@@ -61,6 +60,9 @@ class SweepOptions:
     quiet: bool = False
     """Show no progress."""
 
+    def __post_init__(self) -> None:
+        require(self.slots is None or self.slots >= 1, f"slots must be at least 1, not {self.slots}")
+
 
 def sweep(plan: Plan | Path | str | None = None, options: SweepOptions | None = None, **fields: Any) -> SweepResult:
     """Execute many runs on this machine's cores or on a Ray cluster.
@@ -86,10 +88,9 @@ def sweep(plan: Plan | Path | str | None = None, options: SweepOptions | None = 
     where = {name: fields.pop(name) for name in list(fields) if name in _names(SweepOptions)}
     options = with_fields(options or SweepOptions(), {name: _text(value) for name, value in where.items()})
     plan = sweep_plan(plan, **fields)
-    from cic.sweep.driver import ExecutionOptions, run_plan
+    from cic.sweep.driver import run_plan
 
-    execution = ExecutionOptions(options.address, options.slots, options.quiet)
-    return run_plan(plan, options.out, execution, _specs(plan, options))
+    return run_plan(plan, options, _specs(plan, options))
 
 
 def sweep_plan(plan: Plan | Path | str | None = None, options: GridOptions | None = None, **fields: Any) -> Plan:
@@ -145,7 +146,7 @@ def _read(file: Path) -> Plan:
 
 
 def sweep_cost(plan: Plan | Path | str, options: SweepOptions | None = None, **fields: Any) -> Cost:
-    """Estimate the cost of a plan from step times that are measured now on this machine.
+    """Estimate the cost of a plan from the speed of short runs on this machine.
 
     Args:
         plan: A plan, or its JSON file.
@@ -153,7 +154,7 @@ def sweep_cost(plan: Plan | Path | str, options: SweepOptions | None = None, **f
         **fields: Fields of `SweepOptions` by name; they override `options`.
 
     Returns:
-        Seconds per run and disk space; `text()` has the totals.
+        Seconds per run; `text()` has the totals.
 
     Example:
         ```python
@@ -166,13 +167,7 @@ def sweep_cost(plan: Plan | Path | str, options: SweepOptions | None = None, **f
     from cic.sweep.resolve import resolve_configs
 
     plan = sweep_plan(plan)
-    progress = None if options.quiet else sys.stderr
-
-    def show(text: str) -> None:
-        if progress is not None:
-            print(f"cic: {text}", file=progress, flush=True)
-
-    return estimate(_specs(plan, options), resolve_configs(plan), show)
+    return estimate(_specs(plan, options), resolve_configs(plan))
 
 
 def sweep_status(out: Path | str) -> list[RunProgress]:
@@ -190,7 +185,7 @@ def sweep_status(out: Path | str) -> list[RunProgress]:
             print(run.spec.name, run.state, run.step)
         ```
     """
-    from cic.sweep.status import read_status
+    from cic.sweep.progress import read_status
     from cic.sweep.store import Store
 
     return read_status(Store(str(out)))
@@ -217,23 +212,3 @@ def _specs(plan: Plan, options: SweepOptions) -> list[RunSpec]:
         dataclasses.replace(spec, needs=dataclasses.replace(spec.needs, **given)) if given else spec
         for spec in resolve(plan)
     ]
-
-
-def finetunings(
-    runs: Sequence[Path], task: str, seeds: Iterable[int] | None, settings: dict[str, Any], at: int | None
-) -> Plan:
-    """Return a plan that finetunes runs to a task, or to all tasks of a domain; by default with their own seeds."""
-    from cic.runs.folder import Run
-    from cic.sweep.grid import tasks_of
-    from cic.sweep.plan import Entry
-
-    entries = []
-    for run in dict.fromkeys(runs):
-        opened = Run(run)
-        for seed in [opened.config.get("seed", 0)] if seeds is None else seeds:
-            for one in tasks_of(task):
-                config = {"task": one, **settings, "seed": seed} | ({} if at is None else {"at": at})
-                entries.append(
-                    Entry(f"{run.name}-{one}-s{seed}", "finetune", config, pretrained=str(opened.path.absolute()))
-                )
-    return Plan(tuple(entries))

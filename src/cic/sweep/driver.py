@@ -16,31 +16,15 @@ from typing import Any
 
 from cic.core.errors import Interrupted, UserError
 from cic.core.imports import imported
-from cic.sweep.display import show_progress
+from cic.sweep.command import SweepOptions
 from cic.sweep.plan import Plan
+from cic.sweep.progress import read_progress, show_progress
 from cic.sweep.specs import RunSpec, digest, write_specs
-from cic.sweep.status import group, read_progress
 from cic.sweep.store import SWEEP, Store
 from cic.sweep.worker import RunResult, SweepContext, is_finished, run_one
 
 _PAUSE = 2.0
 """Seconds between two looks at a run that another worker has."""
-
-
-@dataclass(frozen=True)
-class ExecutionOptions:
-    """Where a plan is executed."""
-
-    address: str | None = None
-    """Join the Ray cluster at HOST:PORT, or `auto`; by default Ray is started on this machine."""
-    slots: int | None = None
-    """Runs at the same time; by default as many as the cores allow."""
-    quiet: bool = False
-    """Show no progress."""
-
-    def __post_init__(self) -> None:
-        if self.slots is not None and self.slots < 1:
-            raise UserError(f"slots must be at least 1, not {self.slots}")
 
 
 @dataclass(frozen=True)
@@ -64,24 +48,20 @@ class SweepResult:
         return "\n".join(lines)
 
 
-def run_plan(
-    plan: Plan, out: str, options: ExecutionOptions | None = None, specs: Sequence[RunSpec] | None = None
-) -> SweepResult:
+def run_plan(plan: Plan, options: SweepOptions, specs: Sequence[RunSpec] | None = None) -> SweepResult:
     """Execute the unfinished runs of a plan. After an interruption, the same call continues.
 
     Args:
         plan: The runs.
-        out: A folder that all nodes see, or an fsspec URL.
         options: Where to execute the plan.
         specs: The resolved runs of the plan, if their resources were changed.
     """
     from cic.sweep.resolve import resolve
 
-    options = options or ExecutionOptions()
     specs = resolve(plan) if specs is None else specs
     if not specs:
         raise UserError("the plan has no runs")
-    store = Store(out)
+    store = Store(options.out)
     driver = secrets.token_hex(4)
     context = SweepContext(store.where, f"{SWEEP}/.seen-{driver}", driver, tuple(sys.argv), _imports())
     _prepare(store, context, plan, specs)
@@ -96,7 +76,7 @@ def run_plan(
 
 
 def _imports() -> tuple[tuple[str, str | None], ...]:
-    """Return what the user imported with `--import`; files with their content, for nodes that do not have them."""
+    """Return what the user imported; files with their content, for nodes that do not have them."""
     return tuple((name, Path(name).read_text() if Path(name).is_file() else None) for name in imported())
 
 
@@ -110,14 +90,10 @@ def _prepare(store: Store, context: SweepContext, plan: Plan, specs: Sequence[Ru
 
 
 def _execute(
-    context: SweepContext,
-    store: Store,
-    specs: Sequence[RunSpec],
-    results: dict[str, RunResult],
-    options: ExecutionOptions,
+    context: SweepContext, store: Store, specs: Sequence[RunSpec], results: dict[str, RunResult], options: SweepOptions
 ) -> None:
     executor = _make_executor(context, [spec for spec in specs if spec.folder not in results], options)
-    display = show_progress(lambda: group(read_progress(store, specs, results)), options.quiet)
+    display = show_progress(lambda: read_progress(store, specs, results), options.quiet)
     try:
         with _signals(), display as update:  # after Ray has installed its own signal handlers
             submit_all(executor, specs, results, update)
@@ -201,10 +177,10 @@ class Executor:
         pass
 
 
-def _make_executor(context: SweepContext, specs: Sequence[RunSpec], options: ExecutionOptions) -> Executor:
+def _make_executor(context: SweepContext, specs: Sequence[RunSpec], options: SweepOptions) -> Executor:
     if find_spec("ray") is None:
         if options.address is not None:
-            raise UserError("--address needs Ray: pip install 'cic[sweep]'")
+            raise UserError("`address` needs Ray: pip install 'cic[sweep]'")
         _say("one run after another in this process; `pip install 'cic[sweep]'` executes runs in parallel", options)
         return Executor(context)
     if options.slots == 1 and options.address is None:
@@ -230,7 +206,7 @@ def _summarise(specs: Sequence[RunSpec], results: dict[str, RunResult]) -> Sweep
     return ended
 
 
-def _say(text: str, options: ExecutionOptions) -> None:
+def _say(text: str, options: SweepOptions) -> None:
     if not options.quiet:
         print(f"cic: {text}", file=sys.stderr, flush=True)
 

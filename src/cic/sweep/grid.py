@@ -8,6 +8,7 @@ import json
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from cic import envs
@@ -51,7 +52,7 @@ class RunGrid:
                     runs.append(Entry(f"scratch-{task}-s{seed}{label}", "finetune", config))
         lost = [task for task in tasks if not self.scratch and envs.split_name(task)[0] not in self.domains]
         if lost:
-            raise UserError(f"no pre-training in the plan has the domain of {', '.join(lost)}: add it to --domains")
+            raise UserError(f"no pre-training in the plan has the domain of {', '.join(lost)}: add it to `domains`")
         return Plan(tuple(runs))
 
 
@@ -145,7 +146,7 @@ def differences(config: LoopConfig[Any], default: LoopConfig[Any]) -> Settings:
 
 
 def of_config(config: PretrainConfig[Any, Any], seeds: Iterable[int]) -> Plan:
-    """Return a plan of one pre-training with several seeds, for `cic pretrain --seeds`."""
+    """Return a plan of one pre-training with several seeds."""
     main = {name: getattr(config, name) for name in ("domain", "objective", "scale", "preset", "learner")}
     rest = differences(config, pretrain_defaults(**main))
     return Plan(
@@ -154,6 +155,23 @@ def of_config(config: PretrainConfig[Any, Any], seeds: Iterable[int]) -> Plan:
             for seed in seeds
         )
     )
+
+
+def finetunings(
+    runs: Sequence[Path], task: str, seeds: Iterable[int] | None, settings: Settings, at: int | None
+) -> Plan:
+    """Return a plan that finetunes runs to a task, or to all tasks of a domain; by default with their own seeds."""
+    from cic.runs.folder import Run
+
+    entries = []
+    for run in dict.fromkeys(runs):
+        opened = Run(run)
+        for seed in [opened.config.get("seed", 0)] if seeds is None else seeds:
+            for one in tasks_of(task):
+                config = {"task": one, **settings, "seed": seed} | ({} if at is None else {"at": at})
+                name = f"{run.name}-{one}-s{seed}"
+                entries.append(Entry(name, "finetune", config, pretrained=str(opened.path.absolute())))
+    return Plan(tuple(entries))
 
 
 def __getattr__(name: str) -> Any:

@@ -77,7 +77,7 @@ class Plan:
     version: str = field(default=__version__, compare=False)
     """The version of cic that made the plan."""
     imports: tuple[str, ...] = field(default_factory=lambda: tuple(imported()))
-    """The user's modules (by name) and files (by absolute path) that the runs need, as `--import` takes them."""
+    """The user's modules (by name) and files (by absolute path) that the runs need."""
 
     def __post_init__(self) -> None:
         names = [entry.name for entry in self.runs]

@@ -14,7 +14,8 @@ from typing import Any
 
 from cic import __version__
 from cic.core.errors import UserError
-from cic.sweep.driver import ExecutionOptions, Executor
+from cic.sweep.command import SweepOptions
+from cic.sweep.driver import Executor
 from cic.sweep.specs import RunSpec
 from cic.sweep.worker import RunResult, SweepContext, check_node, run_one
 
@@ -34,7 +35,7 @@ _ENVIRONMENT = {
 class RayExecutor(Executor):
     """One Ray task per run. Ray places the tasks, waits for dependencies, and retries a task whose worker is lost."""
 
-    def __init__(self, context: SweepContext, specs: Sequence[RunSpec], options: ExecutionOptions) -> None:
+    def __init__(self, context: SweepContext, specs: Sequence[RunSpec], options: SweepOptions) -> None:
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         import ray
@@ -130,7 +131,7 @@ class RayExecutor(Executor):
             if not any(all(node.get(name, 0) >= value for name, value in wanted.items()) for node in nodes):
                 text = f"no node has what a run needs: {needs.cpus:g} CPUs, {needs.gpus:g} GPUs, {needs.memory:.1f} GB"
                 if self.options.address is None:
-                    raise UserError(f"{text}; change it with --cpus, --gpus and --memory")
+                    raise UserError(f"{text}; change `cpus`, `gpus` or `memory`")
                 print(f"cic: {text}; such runs wait for a larger node", file=sys.stderr)
 
 
@@ -180,15 +181,11 @@ def _check_address(address: str) -> None:
         ) from None
     command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=_ANSWER_SECONDS, check=False)
-        healthy, output = answer.returncode == 0, answer.stderr
+        subprocess.run(command, capture_output=True, text=True, timeout=_ANSWER_SECONDS, check=True)
     except subprocess.TimeoutExpired:
-        healthy, output = False, ""
-    if "AuthenticationError" in output:
+        raise UserError(f"no Ray head answers at {address}: give the address that `ray start` printed") from None
+    except subprocess.CalledProcessError as error:  # another version of Ray or Python, a missing token
+        reason = (error.stderr.strip().splitlines() or ["no answer"])[-1]
         raise UserError(
-            f"the Ray cluster at {address} requires its token: export RAY_AUTH_MODE=token, with its token file here"
-        )
-    if "Version mismatch" in output:
-        raise UserError(f"the Ray cluster at {address} has another version of Ray or Python: install the same here")
-    if not healthy:
-        raise UserError(f"no Ray head answers at {address}: give the address that `ray start` printed")
+            f"no Ray head answers at {address}: give the address that `ray start` printed ({reason})"
+        ) from None

@@ -1,17 +1,22 @@
-"""The old import path of `cic.sweep.driver`. It will be removed in the next release."""
+"""Names of version 0.2: `run_plan(plan, out, Means(…))` is now `cic.sweep(plan, out=out, …)`. Removed after 0.3."""
 
 from __future__ import annotations
 
 import warnings
 from typing import Any
 
-_RENAMED = {"Means": "ExecutionOptions", "Swept": "SweepResult", "run_plan": "run_plan"}
-
 
 def __getattr__(name: str) -> Any:
-    if name not in _RENAMED:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from cic.sweep import driver
+    from cic.sweep import command, driver
 
-    warnings.warn(f"cic.sweep.run.{name} is now cic.sweep.driver.{_RENAMED[name]}", DeprecationWarning, stacklevel=2)
-    return getattr(driver, _RENAMED[name])
+    renamed = {"Means": command.SweepOptions, "Swept": driver.SweepResult, "run_plan": _run_plan}
+    if name not in renamed:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"cic.sweep.run.{name} is deprecated: use cic.sweep", DeprecationWarning, stacklevel=2)
+    return renamed[name]
+
+
+def _run_plan(plan: Any, out: str, means: Any = None) -> Any:
+    from cic.sweep.command import sweep
+
+    return sweep(plan, means, out=out)

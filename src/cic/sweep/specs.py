@@ -42,7 +42,7 @@ def digest(specs: Sequence[RunSpec]) -> str:
 
 
 def write_specs(store: Store, specs: Sequence[RunSpec]) -> None:
-    """Write the runs beside their folders, for `cic sweep --status`."""
+    """Write the runs beside their folders, for the status of the sweep."""
     lines = ",\n".join(json.dumps(dataclasses.asdict(spec)) for spec in specs)
     store.write(f"{SWEEP}/jobs-{digest(specs)}.json", f"[\n{lines}\n]\n".encode())
 
@@ -61,5 +61,5 @@ def read_specs(store: Store) -> list[RunSpec]:
                 ) from None
             specs |= {spec.folder: spec for spec in found}
     if not specs:
-        raise UserError(f"{store.where} contains no sweep: give the folder or URL that was --out of `cic sweep`")
+        raise UserError(f"{store.where} contains no sweep: give the folder or URL that was `out` of the sweep")
     return list(specs.values())
