@@ -538,6 +538,7 @@ def _start(
     loop = _loop(run, config, env, agent, inherited, quiet)
     title = get_objective(config.objective).title
     about = {"version": __version__, "title": title, "imports": imported(), **provenance(config.device)}
+    about["layout"] = env.layout.to_json()
     run.create(about, inherited)
     if origin and not quiet:
         print(f"{config.title}  {origin}", file=sys.stderr)

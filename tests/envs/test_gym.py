@@ -111,7 +111,7 @@ def test_terminated_and_truncated_stay_apart() -> None:
     ("flaw", "message"),
     [
         ("nan", "toy: the observation of environment 0 is not finite at step 3"),
-        ("shape", r"toy: environment 0, step 3: an observation of shape \(3,\) instead of \(2,\)"),
+        ("shape", r"toy: environment 0, step 3: an observation of 'b' of shape \(3,\) instead of \(2,\)"),
         ("missing", "toy: environment 0, step 3: the observation lacks the entry 'a' of its space"),
         ("reward", "toy: the reward of environment 0 is not finite"),
         ("raise", r"toy: environment 0, step 3: its step\(\) failed with KeyError: 'no\\nsuch key'$"),

@@ -17,6 +17,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from cic.core.errors import UserError
+from cic.core.spaces import Layout
 from cic.core.types import Array, Spaces
 from cic.envs.catalogue import Quantity, View
 
@@ -77,6 +78,11 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
     def spaces(self) -> Spaces:
         """The sizes of observations and actions."""
         return Spaces(obs=self.single_observation_space.shape[0], action=self._shape[1])  # type: ignore[index]
+
+    @property
+    def layout(self) -> Layout:
+        """The spaces of one environment in its own units, for `agent.predict` and exported policies."""
+        return Layout(self.single_observation_space, self.single_action_space)  # type: ignore[arg-type]
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
         """Reset the environments in `options["reset_mask"]`, by default all; environment i gets the seed `seed + i`."""

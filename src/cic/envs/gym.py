@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import gymnasium
 import numpy as np
 import numpy.typing as npt
-from gymnasium.spaces import Box, Dict, Tuple
 
 from cic.core.errors import UserError
+from cic.core.spaces import Layout, bounded_box, entry_names, flat_bounds, flatten, kind, leaves, scale_action
 from cic.core.types import Array
 from cic.envs import gym_state
 from cic.envs.base import State, StepArrays, VectorEnv
@@ -35,16 +35,13 @@ class GymEnv(VectorEnv):
 
     def __init__(self, name: str, factory: Callable[[], Any], num_envs: int, seed: int, timeout: float = 0.0) -> None:
         first = _build(name, factory)
-        leaves = _leaves(name, first.observation_space)
-        actions = _action_box(name, first.action_space)
-        self._low, self._high = actions.low, actions.high
-        super().__init__(
-            name,
-            sum(int(np.prod(leaf.shape)) for leaf in leaves),
-            int(np.prod(actions.shape)),
-            num_envs,
-            *_bounds(leaves),
-        )
+        self._leaves = leaves(first.observation_space, name)
+        self._layout = Layout(first.observation_space, bounded_box(first.action_space, name))
+        obs, action = sum(leaf.size for leaf in self._leaves), int(np.prod(self._layout.action.shape))
+        for size, what in ((obs, "observation"), (action, "action")):
+            if not size:
+                raise UserError(f"{name}: the {what} space has no entries: add at least one number")
+        super().__init__(name, obs, action, num_envs, *flat_bounds(first.observation_space))
         self._envs = [first, *(_build(name, factory) for _ in range(self.num_envs - 1))]
         self.domain, self.task, self.tasks, self.coverage = name, None, (), None
         self.episode_length = None if first.spec is None else first.spec.max_episode_steps
@@ -62,7 +59,7 @@ class GymEnv(VectorEnv):
         for i, (env, action) in enumerate(zip(self._envs, actions, strict=True)):
             self._steps[i] += 1
             with self._naming_errors(i, "step"):
-                result = env.step(self._scale(action))
+                result = env.step(scale_action(self._layout.action, action))
             obs, reward[i], terminated[i], truncated[i] = self._checked(i, result)
             self._obs[i] = self._flatten(i, obs)
         if not np.isfinite(reward).all():
@@ -75,10 +72,6 @@ class GymEnv(VectorEnv):
         self._over = terminated | truncated
         return StepArrays(self._obs.copy(), reward, terminated, truncated, {})
 
-    def _scale(self, action: Array) -> npt.NDArray[Any]:
-        share = (np.clip(action, -1.0, 1.0).astype(np.float64).reshape(self._low.shape) + 1.0) / 2.0
-        return (self._low + share * (self._high - self._low)).astype(self._low.dtype)
-
     def _where(self, index: int) -> str:
         return f"{self.name}: environment {index}, step {self._steps[index]}"
 
@@ -86,20 +79,18 @@ class GymEnv(VectorEnv):
         """Check the return value of `step`; return it without `info`."""
         if not isinstance(result, tuple) or len(result) != 5:
             wanted = "(obs, reward, terminated, truncated, info)"
-            raise UserError(f"{self._where(index)}: step() must return {wanted}, not {_kind(result)}")
+            raise UserError(f"{self._where(index)}: step() must return {wanted}, not {kind(result)}")
         obs, reward, terminated, truncated, _ = result
         if np.ndim(reward) or not np.issubdtype(np.asarray(reward).dtype, np.number):
-            raise UserError(f"{self._where(index)}: the reward must be one number, not {_kind(reward)}")
+            raise UserError(f"{self._where(index)}: the reward must be one number, not {kind(reward)}")
         for end in (terminated, truncated):
             if np.ndim(end) or np.asarray(end).dtype.kind not in "bi":
-                message = f"{self._where(index)}: terminated and truncated must be True or False, not {_kind(end)}"
+                message = f"{self._where(index)}: terminated and truncated must be True or False, not {kind(end)}"
                 raise UserError(message)
         return obs, float(reward), bool(terminated), bool(truncated)
 
     def _flatten(self, index: int, obs: Any) -> Array:
-        flat: list[Array] = []
-        _collect(self._envs[index].observation_space, obs, flat, self._where(index))
-        row = np.concatenate(flat)
+        row = flatten(self._leaves, obs, self._where(index))
         if not np.isfinite(row).all():
             raise UserError(
                 f"{self.name}: the observation of environment {index} is not finite at step {self._steps[index]}"
@@ -130,7 +121,7 @@ class GymEnv(VectorEnv):
         with self._naming_errors(index, "reset"):
             result = self._envs[index].reset(seed=seed)
         if not isinstance(result, tuple) or len(result) != 2:
-            raise UserError(f"{self._where(index)}: reset() must return (obs, info), not {_kind(result)}")
+            raise UserError(f"{self._where(index)}: reset() must return (obs, info), not {kind(result)}")
         self._obs[index] = self._flatten(index, result[0])
 
     def _observe(self) -> Array:
@@ -233,7 +224,11 @@ class GymEnv(VectorEnv):
         return gymnasium_rendering()
 
     def entry_names(self) -> list[str]:
-        return _entry_names(self._envs[0].observation_space, "")
+        return entry_names(self._layout.observation)
+
+    @property
+    def layout(self) -> Layout:
+        return self._layout
 
     def close_extras(self, **kwargs: Any) -> None:
         self._timeout.close()
@@ -258,64 +253,3 @@ def _build(name: str, factory: Callable[[], Any]) -> gymnasium.Env[Any, Any]:
 
 def _description(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        return f"an array of shape {value.shape}"
-    return f"a tuple of {len(value)}" if isinstance(value, tuple) else f"a {type(value).__name__}"
-
-
-def _leaves(name: str, space: Any) -> list[Box]:
-    """The Boxes of an observation space, in the order of its entries."""
-    if isinstance(space, Box):
-        return [space]
-    if isinstance(space, (Dict, Tuple)):
-        parts = space.spaces.values() if isinstance(space, Dict) else space.spaces
-        return [leaf for part in parts for leaf in _leaves(name, part)]
-    raise UserError(f"{name}: observations must be Box, or Dict or Tuple of Box, not {type(space).__name__}")
-
-
-def _entry_names(space: Any, prefix: str) -> list[str]:
-    """`position[0]` for entries of a Dict, `entry 0` for those of a Box."""
-    if isinstance(space, Box):
-        size = int(np.prod(space.shape))
-        return [f"{prefix}[{index}]" if prefix else f"entry {index}" for index in range(size)]
-    parts = space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces)
-    return [name for key, part in parts for name in _entry_names(part, f"{prefix}.{key}" if prefix else str(key))]
-
-
-def _bounds(leaves: list[Box]) -> tuple[Array, Array]:
-    low = np.concatenate([leaf.low.ravel() for leaf in leaves])
-    high = np.concatenate([leaf.high.ravel() for leaf in leaves])
-    return low.astype(np.float32), high.astype(np.float32)
-
-
-def _collect(space: Any, obs: Any, flat: list[Array], where: str) -> None:
-    """Append the leaves of `obs` as float32 vectors."""
-    if isinstance(space, Box):
-        try:
-            array = np.asarray(obs, np.float32)
-        except (TypeError, ValueError):
-            raise UserError(f"{where}: the observation must be an array of numbers, not {_kind(obs)}") from None
-        if array.shape != space.shape:
-            raise UserError(
-                f"{where}: an observation of shape {array.shape} instead of {space.shape}, the shape of its space"
-            )
-        flat.append(array.ravel())
-        return
-    parts = space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces)
-    for key, part in parts:
-        try:
-            entry = obs[key]
-        except (KeyError, IndexError, TypeError):
-            raise UserError(f"{where}: the observation lacks the entry {key!r} of its space") from None
-        _collect(part, entry, flat, where)
-
-
-def _action_box(name: str, space: Any) -> Box:
-    if not isinstance(space, Box):
-        raise UserError(f"{name}: actions must be a Box (continuous), not {type(space).__name__}")
-    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
-        raise UserError(f"{name}: the action space must be bounded, so that [-1, 1] can be scaled to it")
-    return space

@@ -1,32 +1,44 @@
-"""The policy alone, for a robot or a browser: observations in, mean actions out."""
+"""The policy alone, for a robot or a browser: the environment's own observations in, its own mean actions out."""
 
 from __future__ import annotations
 
 import copy
+import json
 import warnings
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from gymnasium.spaces import Box
 from torch import Tensor, nn
 
 from cic.api import load
 from cic.core.errors import UserError
+from cic.core.spaces import Layout, Leaf, entry_names, is_normalised, leaves, space_to_json
 from cic.learning.agent import Agent
 from cic.learning.encoders import Encoder
 
 Format = Literal["onnx", "torch"]
 ENDINGS = {"onnx": ".onnx", "torch": ".pt2"}
+INTERFACE = "interface.json"
+"""The extra file of a torch export with the names, order, shapes, types and bounds of inputs and output."""
 
 
 class Policy(nn.Module):
-    """obs (N, obs) → action (N, action) in (-1, 1), by a skill that is given (N, dim) or built in."""
+    """The environment's own observation → its own action, by a skill that is given (N, dim) or built in.
+
+    Each leaf of the observation space is an input (N, …) with the shape and type of the leaf. Without a layout, which
+    runs of earlier versions lack, the input is the flat observation and the action lies in (-1, 1).
+    """
 
     skill: Tensor
+    low: Tensor
+    high: Tensor
 
     def __init__(self, agent: Agent) -> None:
         super().__init__()
+        layout = agent.layout
         agent = copy.deepcopy(agent).cpu().eval().requires_grad_(False)
         self.encoder: Encoder = agent.encoder
         self.objective, self.learner = agent.objective, agent.learner
@@ -34,16 +46,67 @@ class Policy(nn.Module):
         chosen = torch.zeros(0) if agent.skill is None else torch.from_numpy(agent.skill)
         self.register_buffer("skill", chosen)
         self.fixed = len(chosen) == agent.objective.skills.dim
+        self.action = None if layout is None else layout.action
+        if self.action is not None:
+            self.register_buffer("low", torch.from_numpy(self.action.low.astype(np.float32)))
+            self.register_buffer("high", torch.from_numpy(self.action.high.astype(np.float32)))
 
-    def forward(self, obs: Tensor, skill: Tensor | None = None) -> Tensor:
-        by = self.skill.expand(obs.shape[0], -1) if skill is None else skill
-        return self.learner.act(self.objective.policy_input(self.encoder(obs), by), False, self._generator)
+    def forward(self, *inputs: Tensor) -> Tensor:
+        leaves, rows = inputs if self.fixed else inputs[:-1], inputs[0].shape[0]
+        skill = self.skill.expand(rows, -1) if self.fixed else inputs[-1]
+        obs = torch.cat([leaf.reshape(rows, -1).float() for leaf in leaves], dim=1)
+        action = self.learner.act(self.objective.policy_input(self.encoder(obs), skill), False, self._generator)
+        return action if self.action is None else self._scaled(action.reshape(rows, *self.action.shape), self.action)
+
+    def _scaled(self, action: Tensor, space: Box) -> Tensor:
+        """`cic.core.spaces.scale_action` in torch, and in float32."""
+        action = action.clamp(-1.0, 1.0)
+        if not is_normalised(space):
+            action = self.low + (action + 1.0) / 2.0 * (self.high - self.low)
+        return action.to(_torch_type(space))
+
+
+def _torch_type(space: Box) -> torch.dtype:
+    return torch.from_numpy(np.zeros(0, space.dtype)).dtype
+
+
+def _inputs(agent: Agent, policy: Policy) -> dict[str, Tensor]:
+    """Two rows of each input by name."""
+    inputs = {"obs": torch.zeros(2, agent.spaces.obs)}
+    if agent.layout is not None:
+        found = leaves(agent.layout.observation)
+        inputs = {input_name(leaf): torch.zeros(2, *leaf.space.shape, dtype=_torch_type(leaf.space)) for leaf in found}
+    if not policy.fixed:
+        inputs["skill"] = torch.from_numpy(agent.objective.skills.sample(2, np.random.default_rng(0)))
+    return inputs
+
+
+def input_name(leaf: Leaf) -> str:
+    """`obs` for a Box, and the key for a leaf of a Dict, unless another input or output has this name."""
+    return f"obs.{leaf.name}" if leaf.name in ("obs", "skill", "action") else leaf.name or "obs"
+
+
+def interface(agent: Agent, policy: Policy) -> dict[str, Any]:
+    """Names, order, shapes, types and bounds of the inputs and the output, as JSON."""
+    if agent.layout is None:
+        whole = Box(-np.inf, np.inf, (agent.spaces.obs,))
+        layout = Layout(whole, Box(-1.0, 1.0, (agent.spaces.action,)))
+    else:
+        layout = agent.layout
+    inputs = [{"name": input_name(leaf), **space_to_json(leaf.space)} for leaf in leaves(layout.observation)]
+    if not policy.fixed:
+        inputs.append({"name": "skill", "type": "Box", "shape": [agent.objective.skills.dim], "dtype": "float32"})
+    return {
+        "inputs": inputs,
+        "outputs": [{"name": "action", **space_to_json(layout.action)}],
+        "entries": entry_names(layout.observation),
+    }
 
 
 def export_policy(
     run: Path | str, out: Path | str | None = None, format: Format = "torch", *, at: int | None = None
 ) -> tuple[Path, list[str]]:
-    """Export the policy of a run: observations in, mean actions out.
+    """Export the policy of a run: the environment's own observations in, its own mean actions out.
 
     Args:
         run: Folder of a pre-training or a finetuning, or a bundled agent (`"walker"`).
@@ -53,7 +116,8 @@ def export_policy(
         at: Use the weights of this step's milestone or checkpoint.
 
     Returns:
-        The file, and the names of the inputs: `"obs"`, and `"skill"` if the run has not selected a skill.
+        The file, and the names of the inputs: `"obs"` or the keys of a Dict observation, and `"skill"` if the run has
+        not selected a skill.
 
     Example:
         ```python
@@ -65,22 +129,21 @@ def export_policy(
     path = (Path(run) / "export" / "policy" if out is None else Path(out)).with_suffix(ENDINGS[format])
     if path.exists():
         raise UserError(f"{path} exists already: choose another `out`")
-    inputs = {"obs": torch.zeros(2, agent.spaces.obs)}
-    if not policy.fixed:
-        inputs["skill"] = torch.from_numpy(agent.objective.skills.sample(2, np.random.default_rng(0)))
+    inputs, described = _inputs(agent, policy), interface(agent, policy)
     path.parent.mkdir(parents=True, exist_ok=True)
     if format == "onnx":
-        _write_onnx(policy, inputs, path)
+        _write_onnx(policy, inputs, described, path)
     else:
         rows = torch.export.Dim("rows")
-        shapes = tuple({0: rows} for _ in inputs)
-        torch.export.save(torch.export.export(policy, tuple(inputs.values()), dynamic_shapes=shapes), path)
+        shapes = (tuple({0: rows} for _ in inputs),)
+        program = torch.export.export(policy, tuple(inputs.values()), dynamic_shapes=shapes)
+        torch.export.save(program, path, extra_files={INTERFACE: json.dumps(described)})
     return path, list(inputs)
 
 
-def _write_onnx(policy: Policy, inputs: dict[str, Tensor], path: Path) -> None:
+def _write_onnx(policy: Policy, inputs: dict[str, Tensor], described: dict[str, Any], path: Path) -> None:
     try:
-        import onnx  # noqa: F401  the exporter needs it
+        import onnx
     except ImportError:
         raise UserError("ONNX needs its package: pip install 'cic[export]'") from None
     with warnings.catch_warnings():
@@ -94,3 +157,6 @@ def _write_onnx(policy: Policy, inputs: dict[str, Tensor], path: Path) -> None:
             dynamic_axes={name: {0: "rows"} for name in (*inputs, "action")},
             dynamo=False,  # the other one needs onnxscript
         )
+    model = onnx.load(path)
+    onnx.helper.set_model_props(model, {name: json.dumps(value) for name, value in described.items()})
+    onnx.save(model, path)

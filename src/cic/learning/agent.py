@@ -10,10 +10,12 @@ from dataclasses import fields
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from cic.core.errors import UserError
+from cic.core.spaces import Layout, flatten_any, leaves, scale_action
 from cic.core.types import OBSERVED, Array, Batch, Metrics, Spaces
 from cic.learning.compilation import Compiled
 from cic.learning.encoders import Encoder, Identity
@@ -42,6 +44,8 @@ class Agent(nn.Module):
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self.skill: Array | None = None
         """The skill that `act` uses if none is given: the one that finetuning chose."""
+        self.layout: Layout | None = None
+        """The environment's own spaces, which `predict` uses; None if they are unknown."""
         self._skill_dim = objective.skills.dim
         self.to(self.device)
         self._create_optimisers()
@@ -67,10 +71,24 @@ class Agent(nn.Module):
         return result if np.ndim(obs) == 2 else result[0]
 
     def predict(
-        self, observation: Array, state: Any = None, episode_start: Any = None, deterministic: bool = True
-    ) -> tuple[Array, Any]:
-        """`act` with the signature of Stable-Baselines3 and the skill of the agent; `state` is returned unchanged."""
-        return self.act(observation, explore=not deterministic), state
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
+    ) -> tuple[npt.NDArray[Any], Any]:
+        """Return the environment's own action for its own observation, with the signature of Stable-Baselines3.
+
+        Unlike `act`, it accepts Dict and Tuple observations and scales the action to the bounds of the action space.
+        An agent that was not loaded from a run folder of this version acts as `act` does.
+
+        Args:
+            observation: One observation, or a batch, whose arrays have one more axis.
+            state: Returned unchanged.
+            episode_start: Not used.
+            deterministic: Use the mean action, without exploration noise.
+        """
+        if self.layout is None:
+            return self.act(observation, explore=not deterministic), state
+        flat, batched = flatten_any(leaves(self.layout.observation), observation, "predict")
+        action = scale_action(self.layout.action, self.act(flat, explore=not deterministic))
+        return (action if batched else action[0]), state
 
     def _tensors(self, obs: Array, skill: Array | None) -> tuple[Tensor, Tensor]:
         obs = np.ascontiguousarray(obs, np.float32)

@@ -15,6 +15,7 @@ import numpy as np
 from cic import envs
 from cic.core.errors import UserError
 from cic.core.imports import imported
+from cic.core.spaces import Layout, leaves
 from cic.core.types import Array, Spaces
 from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent, build_agent
@@ -81,7 +82,19 @@ def load_agent(run: Run, config: Any, at: int | None) -> tuple[Agent, int]:
     agent = make_agent(_on_this_machine(config), spaces)
     weights, step = run.weights(at, weights_limit(agent))
     load_weights(agent, weights, run.path)
+    agent.layout = _layout(run, spaces)
     return agent, step
+
+
+def _layout(run: Run, spaces: Spaces) -> Layout | None:
+    """The environment's own spaces; None for a run of an earlier version, which did not store them."""
+    if (stored := run.about.get("layout")) is None:
+        return None
+    layout = Layout.from_json(stored, str(run.path / "config.json"))
+    sizes = Spaces(sum(leaf.size for leaf in leaves(layout.observation)), int(np.prod(layout.action.shape)))
+    if sizes != spaces:
+        raise UserError(f"{run.path / 'config.json'}: the layout has sizes {tuple(sizes)}, not {tuple(spaces)}")
+    return layout
 
 
 def _on_this_machine(config: Any) -> Any:
