@@ -201,13 +201,13 @@ def test_nothing_is_overwritten_and_strange_files_are_refused(experience: Experi
         write_exorl(experience, tmp_path)
     with pytest.raises(UserError, match='no rewards of "fly"; its tasks are: reach_top_left'):
         write_exorl(experience, tmp_path / "other", task="fly")
-    with pytest.raises(UserError, match=r"holds no \.npz"):
+    with pytest.raises(UserError, match=r"contains no \.npz"):
         list(read_exorl(tmp_path))
     (folder / "episode_000000_50.npz").rename(folder / "episode_000000_49.npz")
     with pytest.raises(UserError, match="should have 50 rows"):
         list(read_exorl(folder))
     (folder / "episode_000000_49.npz").rename(folder / "a.npz")
-    with pytest.raises(UserError, match="is not named"):
+    with pytest.raises(UserError, match="its name must be"):
         list(read_exorl(folder))
 
 

@@ -54,7 +54,7 @@ def function(name: str) -> Any:
     return found.__wrapped__ if isinstance(found, CallablePackage) else found
 
 
-PARTS = [name for name in cic.__all__ if name != "envs"]
+PARTS = [name for name in cic.__all__ if name not in ("data", "envs")]
 EXAMPLE = re.compile(r"^ *```python\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.3.0"
 
 if TYPE_CHECKING:
-    from cic import envs
+    from cic import data, envs
     from cic.api import evaluate, finetune, infer, load, pretrain, reach, resume
     from cic.core.errors import UserError
     from cic.envs import register_env
@@ -46,14 +46,15 @@ _MODULES = {
     "cic.sweep.command": ("sweep_cost", "sweep_plan", "sweep_status"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
-_PACKAGES = ("envs", "experiments", "explore", "report", "runs", "sweep")
-"""Packages in the API. All but `envs` can be called: `cic.report(…)`, see `cic.core.callable_package`."""
+_PACKAGES = ("data", "envs", "experiments", "explore", "report", "runs", "sweep")
+"""Packages in the API. All but `data` and `envs` can be called: `cic.report(…)`, see `cic.core.callable_package`."""
 
 __all__ = [
     "Objective",
     "SkillSpace",
     "UserError",
     "compare",
+    "data",
     "envs",
     "evaluate",
     "experiments",

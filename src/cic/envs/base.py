@@ -127,6 +127,17 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
         """(N, state): the state of each simulator (positions, velocities); empty by default."""
         return np.zeros((self.num_envs, 0))
 
+    def set_physics(self, physics: npt.NDArray[np.float64], actions: Array | None = None) -> None:
+        """Start an episode of each environment from a state (N, state) that `physics` returned.
+
+        `actions` are those that led to it, zero by default: some rewards depend on them.
+        """
+        raise UserError(f"{self.name} cannot be set to a stored simulator state")
+
+    def task_rewards(self) -> dict[str, Array]:
+        """The reward (N,) of every task at the current states."""
+        return {}
+
     # ---- bodies of MuJoCo environments -------------------------------------------------------------------------
 
     @property

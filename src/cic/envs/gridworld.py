@@ -52,10 +52,13 @@ class Gridworld(VectorEnv):
         self._steps += 1
         truncated = self._steps >= DOMAINS["gridworld"].episode_length
         self._over = truncated.copy()
-        rewards = {task: (self._cells == cell).all(axis=1).astype(np.float32) for task, cell in CORNER_CELLS.items()}
+        rewards = self.task_rewards()
         reward = rewards[self.task].copy() if self.task else np.zeros(self.num_envs, np.float32)
         terminated = np.zeros(self.num_envs, np.bool_)
         return StepArrays(self._observe(), reward, terminated, truncated, {"rewards": rewards})
+
+    def task_rewards(self) -> dict[str, Array]:
+        return {task: (self._cells == cell).all(axis=1).astype(np.float32) for task, cell in CORNER_CELLS.items()}
 
     def _observe(self) -> Array:
         return (self._cells * (2.0 / (SIZE - 1)) - 1.0).astype(np.float32)
@@ -69,6 +72,11 @@ class Gridworld(VectorEnv):
     def physics(self) -> npt.NDArray[np.float64]:
         """The cells."""
         return self._cells.astype(np.float64)
+
+    def set_physics(self, physics: npt.NDArray[np.float64], actions: Array | None = None) -> None:
+        self._check_state({"physics": physics}, {"physics": self.physics()})
+        self._cells[:] = physics
+        self._steps[:], self._over[:] = 0, False
 
     def state(self) -> State:
         return {

@@ -3,10 +3,12 @@
 from cic.export import episodes_of, export_policy, read_exorl, write_exorl, write_minari
 """
 
+from cic.data.exorl import read_exorl
+from cic.data.minari import read_minari
 from cic.export.data import DataExport, export_data
 from cic.export.episodes import Experience, episodes_of
-from cic.export.exorl import read_exorl, write_exorl
-from cic.export.minari import read_minari, write_minari
+from cic.export.exorl import write_exorl
+from cic.export.minari import write_minari
 from cic.export.policy import export_policy
 from cic.learning.replay import Episode
 

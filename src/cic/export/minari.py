@@ -1,8 +1,4 @@
-"""Minari's format: a dataset that `minari.load_dataset` opens.
-
-An episode has T + 1 observations and T of all else. Skill, physics and every task's reward are infos (T + 1 rows, row 0
-of the reset), under `skill`, `physics` and `reward_<task>`.
-"""
+"""Write Minari's format, which `cic.data.minari` describes and reads."""
 
 from __future__ import annotations
 
@@ -18,16 +14,17 @@ import numpy.typing as npt
 from gymnasium.spaces import Box
 
 from cic.core.errors import UserError
+from cic.data.exorl import REWARD
+from cic.data.minari import import_minari
 from cic.export.episodes import Experience
 from cic.learning.replay import Episode
 
-_REWARD = "reward_"
 _ROOT = "MINARI_DATASETS_PATH"
 
 
 def write_minari(experience: Experience, out: Path | str, task: str | None = None) -> Path:
     """Write the dataset and return its folder below `out`. The reward is `task`'s, by default the environment's."""
-    minari = _minari()
+    minari = import_minari()
     from minari.data_collector import EpisodeBuffer
 
     first, domain = experience.episodes[0], experience.environment.replace(":", "_").replace("/", "_")
@@ -55,7 +52,7 @@ def _fields(episode: Episode, task: str | None) -> dict[str, Any]:
     ends = np.zeros((2, len(episode)), np.bool_)
     ends[0 if episode.terminated else 1, -1] = True
     infos: dict[str, npt.NDArray[Any]] = {
-        f"{_REWARD}{name}": np.concatenate([[np.float32(0)], reward]) for name, reward in episode.task_rewards.items()
+        f"{REWARD}{name}": np.concatenate([[np.float32(0)], reward]) for name, reward in episode.task_rewards.items()
     }
     if episode.skill.shape[1]:
         infos["skill"] = np.concatenate([episode.skill[:1], episode.skill])
@@ -71,27 +68,6 @@ def _fields(episode: Episode, task: str | None) -> dict[str, Any]:
     }
 
 
-def read_minari(folder: Path | str) -> Iterator[Episode]:
-    """Episodes of a Minari dataset's folder, ours or another's with Box spaces."""
-    minari = _minari()
-    data = Path(folder) / "data"
-    if not data.is_dir():
-        raise UserError(f"{folder} is not the folder of a Minari dataset: it has no data/")
-    for episode in minari.MinariDataset(data).iterate_episodes():
-        infos = episode.infos or {}
-        steps = len(episode.rewards)
-        rewards = {name.removeprefix(_REWARD): values[1:] for name, values in infos.items() if name.startswith(_REWARD)}
-        yield Episode(
-            observation=episode.observations,
-            action=episode.actions,
-            reward=episode.rewards,
-            task_rewards=rewards,
-            terminated=bool(episode.terminations[-1]),
-            skill=infos["skill"][1:] if "skill" in infos else np.zeros((steps, 0), np.float32),
-            physics=infos.get("physics"),
-        )
-
-
 @contextmanager
 def _below(out: Path | str) -> Iterator[None]:
     """Minari keeps its datasets in one place, which this variable names."""
@@ -104,12 +80,3 @@ def _below(out: Path | str) -> Iterator[None]:
             del os.environ[_ROOT]
         else:
             os.environ[_ROOT] = before
-
-
-def _minari() -> Any:
-    try:
-        import h5py  # noqa: F401  Minari needs it and fails late without it
-        import minari
-    except ImportError:
-        raise UserError("Minari's format needs its package: pip install 'cic[export]'") from None
-    return minari

@@ -50,6 +50,9 @@ class Engine:
         if np.count_nonzero(self._warnings):  # MuJoCo resets what it cannot integrate
             index = int(np.argwhere(self._warnings)[0, 0])
             raise RuntimeError(f"{self._domain.info.name}: the simulation of environment {index} became unstable")
+        self._look()
+
+    def _look(self) -> None:
         for columns, view in zip(self._columns, self._views, strict=True):
             columns[...] = view
         self._domain.squash(self.obs)
@@ -66,6 +69,20 @@ class Engine:
     def physics(self) -> Floats:
         """(N, nq + nv + na): positions, velocities and activations, as dm_control's `physics.get_state()`."""
         return np.concatenate([self._batch.qpos, self._batch.qvel, self._batch.act], axis=1)
+
+    def set_physics(self, physics: Floats, actions: Array) -> None:
+        """Set positions, velocities, activations and controls.
+
+        The solver's warm start is not part of `physics`, so steps from here differ from the original ones by rounding.
+        """
+        model = self._domain.model
+        parts = np.split(physics, np.cumsum([model.nq, model.nv]), axis=1)
+        self._batch.qpos[:], self._batch.qvel[:], self._batch.act[:] = parts
+        self._batch.qacc_warmstart[:] = 0
+        self._controls[:] = self._domain.controls(actions)
+        self._warnings[:] = 0
+        self._batch.forward(None, VELOCITY)
+        self._look()
 
     def state(self) -> dict[str, Floats]:
         """The physics, and what was last looked at: force and acceleration sensors lag one physics step behind."""

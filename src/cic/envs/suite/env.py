@@ -44,12 +44,12 @@ class SuiteEnv(VectorEnv):
         self._steps += 1
         truncated = self._steps >= self._length
         self._over = truncated.copy()
-        rewards = self._rewards()
+        rewards = self.task_rewards()
         reward = rewards[self.task].copy() if self.task else np.zeros(self.num_envs, np.float32)
         terminated = np.zeros(self.num_envs, np.bool_)
         return StepArrays(self._observe(), reward, terminated, truncated, {"rewards": rewards})
 
-    def _rewards(self) -> dict[str, Array]:
+    def task_rewards(self) -> dict[str, Array]:
         by_env = [self._suite.rewards(*measured) for measured in self._engine.measured.tolist()]
         return dict(zip(self.tasks, np.array(by_env, np.float32).T.copy(), strict=True))
 
@@ -64,6 +64,13 @@ class SuiteEnv(VectorEnv):
 
     def physics(self) -> npt.NDArray[np.float64]:
         return self._engine.physics()
+
+    def set_physics(self, physics: npt.NDArray[np.float64], actions: Array | None = None) -> None:
+        self._check_open()
+        self._check_state({"physics": physics}, {"physics": self.physics()})
+        applied = np.zeros(self._shape, np.float32) if actions is None else self._numbers(actions)
+        self._engine.set_physics(physics, applied.clip(-1.0, 1.0))
+        self._steps[:], self._over[:] = 0, False
 
     @property
     def model(self) -> Any:
