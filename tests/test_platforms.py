@@ -72,7 +72,7 @@ skills = cic.pretrain("gridworld", "rnd", out=out / "skills", **settings).path
 tuned = cic.finetune(skills, "reach_top_left", out=out / "tuned", **settings).path
 print(len(cic.evaluate(tuned, episodes=2).returns["gridworld-reach_top_left"]))
 print(cic.resume(skills, steps=150, quiet=True).result["step"])
-from cic.training.preflight import available_memory
+from cic.core.memory import available_memory
 from cic.runs.records import read
 print([run.state for run in read([out])[0]])
 """

@@ -27,11 +27,11 @@ from cic.learning.objectives import NoOptions, get_objective
 from cic.learning.validate import check_objective
 from cic.runs.folder import Inheritance, ReplayUnusable, Run
 from cic.runs.provenance import provenance
-from cic.runs.storage import Arrays
-from cic.training.checkpoint_checks import fitting, weights_limit
+from cic.runs.untrusted import Arrays
+from cic.training.checkpoint_checks import weights_limit
 from cic.training.evaluation import rollout
 from cic.training.finetuning import finetune as finetune_script
-from cic.training.loading import check_source, chosen_skill, config_of, load_agent, make_agent, open_env
+from cic.training.loading import check_source, chosen_skill, config_of, load_agent, make_agent, open_env, read_replay
 from cic.training.loop import Loop
 from cic.training.preflight import check_device, check_memory, check_numbers
 from cic.training.pretraining import pretrain as pretrain_script
@@ -236,14 +236,12 @@ def _steps_of(run: Run, at: int | None, asked: bool) -> Arrays | None:
     if at is not None:
         raise UserError("the replay buffer also has the steps after `at`: omit `at` or `prior_data`")
     try:
-        replay = run.replay()
+        return latest_steps(read_replay(run, config_of(run)))
     except ReplayUnusable as error:
         if asked:
             raise UserError(f"{error}: set `prior_data=0` to finetune without pre-training data") from None
         warnings.warn(f"{error}; finetuning without pre-training data", stacklevel=4)
         return None
-    with fitting(run.path):
-        return latest_steps(replay)
 
 
 def _final_agent(run: Run, config: Any) -> tuple[Agent, int]:
@@ -472,7 +470,7 @@ def infer(
     try:
         require_inference(agent, states, get_objective(config_of(opened).objective).title)
         try:
-            replay = opened.replay() if opened.checkpoints() else None
+            replay = read_replay(opened, config_of(opened)) if opened.checkpoints() else None
         except ReplayUnusable as error:
             warnings.warn(f"{error}; labelling new states instead", stacklevel=2)
             replay = None

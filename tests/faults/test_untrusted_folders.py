@@ -19,7 +19,10 @@ import torch
 import cic
 from cic import cli, envs
 from cic.core.errors import UserError
+from cic.core.types import Spaces
+from cic.learning.replay import Replay
 from cic.runs.folder import Run
+from cic.training.checkpoint_checks import require_replay
 
 from .folders import PRETRAIN, finetune, forge, forge_arrays, forge_state, newest, pretrain, seal, stopped
 
@@ -84,6 +87,17 @@ def test_no_command_imports_what_a_run_names(skills: Path, tmp_path: Path, paylo
     assert not payload.exists()
 
 
+@pytest.mark.parametrize("format", ["exorl", "torch"])
+def test_export_makes_no_environment(skills: Path, tmp_path: Path, payload: Path, format: Any) -> None:
+    path = hostile(skills, tmp_path / "run")
+    if format == "exorl":
+        with pytest.raises(UserError, match=r"does not fit its config.json \(task_rewards"):
+            cic.export_data(path, tmp_path / "out")
+    else:
+        cic.export_policy(path, tmp_path / "out")
+    assert not payload.exists()
+
+
 @pytest.mark.parametrize("how", ["argument", "variable", "command"])
 def test_trust_allows_the_import(
     skills: Path, tmp_path: Path, payload: Path, monkeypatch: pytest.MonkeyPatch, how: str
@@ -107,6 +121,13 @@ def test_trust_allows_the_import(
         ("gymnasium:GymV26Environment-v0?env_id=a:B-v0", 'argument "env_id=a:B-v0"'),
         ("gymnasium:Hopper-v5?healthy_z_range=(0.5, 2)&frame_skip=2", None),
         ("gymnasium:Hopper-v5", None),
+        ("gymnasium:Hopper-v5?max_episode_steps=500", None),
+        ("gymnasium:Hopper-v5?max_episode_steps=-1", 'argument "max_episode_steps=-1"'),
+        ("gymnasium:Hopper-v5?max_episode_steps=None", 'argument "max_episode_steps=None"'),
+        ("gymnasium:Hopper-v5?frame_skip=2000000000", 'argument "frame_skip=2000000000"'),
+        ("gymnasium:Hopper-v5?reset_noise_scale=1e300", 'argument "reset_noise_scale=1e+300"'),
+        ("gymnasium:Hopper-v5?frame_skip=" + "-" * 300 + "1", 'argument "frame_skip=------'),
+        ("gymnasium:Hopper-v5?frame_skip=" + "(" * 300, 'argument "frame_skip=(((((('),
         ("walker-run", None),
         ("cic/walker-run-v0", None),
         ("unknown", None),
@@ -115,6 +136,13 @@ def test_trust_allows_the_import(
 def test_what_a_name_would_run(name: str, word: str | None) -> None:
     said = envs.would_run(name)
     assert said is None if word is None else word in str(said)
+
+
+@pytest.mark.parametrize("text", ["(" * 100_000, "-" * 100_000 + "1", "[" * 100_000 + "]" * 100_000])
+def test_deeply_nested_arguments_are_refused(text: str) -> None:
+    """Parsing them can crash Python."""
+    with pytest.raises(UserError, match="at most 1000 letters"):
+        envs.would_run(f"gymnasium:Hopper-v5?frame_skip={text}")
 
 
 def test_registered_environment_needs_no_trust(tmp_path: Path) -> None:
@@ -188,6 +216,35 @@ def test_pictures_are_not_written_through_a_link(skills: Path, tmp_path: Path) -
     with pytest.raises(UserError, match="is a link"):
         cic.skills(tmp_path / "run", count=2, video=False)
     assert not list((tmp_path / "elsewhere").iterdir())
+
+
+@pytest.mark.parametrize("format", ["exorl", "torch"])
+@pytest.mark.parametrize("name", ["export", "export/gridworld", "export/policy.pt2"])
+def test_export_writes_through_no_link(skills: Path, tmp_path: Path, name: str, format: Any) -> None:
+    path = shutil.copytree(skills, tmp_path / "run")
+    (tmp_path / "elsewhere").mkdir()
+    (path / name).parent.mkdir(exist_ok=True)
+    (path / name).symlink_to(tmp_path / "elsewhere" / ("new" if name.endswith("pt2") else ""))
+    with pytest.raises(UserError, match="is a link"):
+        cic.export_data(path) if format == "exorl" else cic.export_policy(path)
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+@pytest.mark.parametrize("name", ["result.json", "checkpoints", "milestones/000000012/agent.safetensors", "pictures"])
+def test_no_command_reads_a_link(skills: Path, tmp_path: Path, name: str) -> None:
+    path = shutil.copytree(skills, tmp_path / "run")
+    shutil.rmtree(path / name) if (path / name).is_dir() else (path / name).unlink(missing_ok=True)
+    (path / name).symlink_to(skills / name)
+    for words in (["evaluate", str(path)], ["export", str(path)], ["explore", str(path), "--no-open"]):
+        assert cli.main(words) == 2
+
+
+def test_run_that_logged_to_wandb_can_be_opened(skills: Path, tmp_path: Path) -> None:
+    """W&B creates links in its own folder."""
+    path = shutil.copytree(skills, tmp_path / "run")
+    (path / "wandb").mkdir()
+    (path / "wandb" / "latest-run").symlink_to("run-1")
+    assert cic.load(path).spaces == (2, 2)
 
 
 @pytest.mark.parametrize("name", ["config.json", "metrics.jsonl", ".lock", "checkpoints/000000018/state.json"])
@@ -332,6 +389,71 @@ def test_odd_arrays_are_refused(skills: Path, tmp_path: Path, change: str) -> No
     forge_arrays(newest(path), *ARRAYS[change])
     with pytest.raises(UserError, match=r"does not fit its config|do not fit its config|the state's 'cells' has shape"):
         cic.resume(path, quiet=True)
+
+
+def _first(value: Any) -> Callable[[np.ndarray[Any, Any]], Any]:
+    return lambda array: array.reshape(-1).__setitem__(0, value)
+
+
+READ: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "no observations": lambda a: a.pop("obs"),
+    "a surplus array": lambda a: a.update(more=np.zeros(3)),
+    "observations without dimensions": lambda a: a.update(obs=np.zeros((), np.float32)),
+    "observations of another size": lambda a: a.update(obs=np.zeros((*a["obs"].shape[:2], 7), np.float32)),
+    "actions of doubles": lambda a: a.update(action=a["action"].astype(np.float64)),
+    "rewards that are not finite": lambda a: _first(np.nan)(a["reward"]),
+    "observations beyond all bounds": lambda a: _first(3e38)(a["obs"]),
+    "no skills": lambda a: a.update(skills=a["skills"][:0]),
+    "negative lengths": lambda a: _first(-1)(a["written"]),
+    "other lengths": lambda a: _first(3)(a["written"]),
+    "rewards of other tasks": lambda a: a.update(task_rewards=a["task_rewards"][:, :, :1].copy()),
+    "no environments": lambda a: a.update({name: value[:0] for name, value in a.items() if name != "next_skill_id"}),
+}
+
+
+@pytest.mark.parametrize("verb", ["export", "finetune"])
+@pytest.mark.parametrize("change", READ)
+def test_odd_replay_is_one_message(skills: Path, tmp_path: Path, change: str, verb: str) -> None:
+    path = shutil.copytree(skills, tmp_path / "run")
+    for folder in (path / "checkpoints").iterdir():
+        forge_arrays(folder, "replay", READ[change])
+    with pytest.raises(UserError, match=r"does not fit its config.json \((?!\w+Error)"):
+        cic.export_data(path) if verb == "export" else finetune(tmp_path / "tuned", path, prior_data=0.5)
+    assert not (tmp_path / "tuned").exists()
+
+
+LIBRARIES: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "no paths": lambda a: a.pop("paths"),
+    "nothing": lambda a: a.update(skills=a["skills"][:0], paths=a["paths"][:0]),
+    "paths without states": lambda a: a.update(paths=a["paths"][:, :0]),
+    "skills of text": lambda a: a.update(skills=np.zeros(a["skills"].shape, np.uint8)),
+    "skills of another size": lambda a: a.update(skills=np.zeros((len(a["skills"]), 7), np.float32)),
+    "a scalar": lambda a: a.update(skills=np.zeros((), np.float32)),
+    "states that are not finite": lambda a: _first(np.inf)(a["paths"]),
+    "states beyond all bounds": lambda a: _first(3e38)(a["paths"]),
+}
+
+
+@pytest.mark.parametrize("change", LIBRARIES)
+def test_odd_library_is_one_message(skills: Path, tmp_path: Path, change: str) -> None:
+    path = shutil.copytree(skills, tmp_path / "run")
+    forge_arrays(path / "library", "library", LIBRARIES[change])
+    with pytest.raises(UserError, match="the skill library does not fit its agent"):
+        finetune(tmp_path / "tuned", path, search="library", prior_data=0.0)
+    assert not (tmp_path / "tuned").exists()
+
+
+def test_weights_that_are_not_finite_are_refused(skills: Path, tmp_path: Path) -> None:
+    path = shutil.copytree(skills, tmp_path / "run")
+    for folder in (path / "checkpoints").iterdir():
+        forge_arrays(folder, "agent", lambda arrays: _first(np.nan)(next(iter(arrays.values()))))
+    with pytest.raises(UserError, match="contain NaN or infinity"):
+        cic.load(path)
+
+
+def test_layout_of_the_replay_is_known() -> None:
+    state = Replay(Spaces(3, 2), 4, capacity=20, num_envs=2, tasks=5, physics=6).state()
+    require_replay(state, 10, envs=2, obs=3, action=2, tasks=5, physics=6, dim=4)
 
 
 CONFIGS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {

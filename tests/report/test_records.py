@@ -205,9 +205,30 @@ def test_a_pipe_in_place_of_a_file_does_not_hang(tmp_path: Path, file: str) -> N
     (run / file).unlink()
     os.mkfifo(run / file)
     runs, problems = records.read([tmp_path])
-    for each in runs:
-        problems += [contents.metrics(each)[1], contents.selection(each)[1]]
-    assert any(f"{file} cannot be read (not a regular file)" in problem for problem in problems)
+    assert runs == []
+    assert f"{file} is not a regular file" in problems[0]
+
+
+@pytest.mark.parametrize("file", ["config.json", "result.json", "pictures"])
+def test_a_run_with_a_link_is_left_out(tmp_path: Path, file: str) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    run = finetune(tmp_path / "runs")
+    (run / file).unlink(missing_ok=True)
+    (run / file).symlink_to(tmp_path / "elsewhere")
+    runs, problems = records.read([tmp_path / "runs"])
+    assert runs == []
+    assert f"{file} is a link" in problems[0]
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    """A link to / would make `cic runs` read the whole machine."""
+    finetune(tmp_path / "elsewhere")
+    finetune(tmp_path / "runs", seed=1)
+    (tmp_path / "runs" / "link").symlink_to(tmp_path)
+    (tmp_path / "shortcut").symlink_to(tmp_path / "runs")
+    runs, problems = records.read([tmp_path / "shortcut"])  # the user's own
+    assert [run.seed for run in runs] == [1]
+    assert problems == []
 
 
 def test_an_endless_file_is_refused(tmp_path: Path) -> None:

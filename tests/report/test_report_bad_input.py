@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from pathlib import Path
@@ -189,7 +190,19 @@ def test_a_picture_that_is_a_pipe_does_not_hang(runs: Path) -> None:
     folder = finetune(runs, seed=7) / "pictures"
     folder.mkdir()
     os.mkfifo(folder / "a.png")
-    assert "a.png cannot be read (not a regular file)" in make(runs)[2]
+    assert "a.png is not a regular file" in make(runs)[2]
+
+
+@pytest.mark.parametrize("name", ["pictures", "pictures/a.png"])
+def test_a_linked_picture_is_not_embedded(runs: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "a.png").write_bytes(b"a private picture")
+    linked = finetune(runs, seed=7) / name
+    linked.parent.mkdir(exist_ok=True)
+    linked.symlink_to(tmp_path / "private" / ("a.png" if name.endswith(".png") else "."))
+    result, _, shown = make(runs)
+    assert f"{linked.name} is a link" in shown
+    assert base64.b64encode(b"a private picture").decode() not in result.page.read_text()
 
 
 HOSTILE = (

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from make_plans import dags, make_spec
 
 from cic.core import imports
-from cic.core.errors import UserError
 from cic.learning.objectives import get_objective
 from cic.sweep import driver, worker
 from cic.sweep.driver import Executor, submit_all
@@ -181,21 +180,24 @@ def test_a_run_that_fails_returns_its_reason(tmp_path: Path, monkeypatch: pytest
     assert json.loads((tmp_path / "a" / "status.json").read_text())["state"] == "failed"
 
 
-@pytest.mark.parametrize("name", ["log.txt", "status.json"])
-def test_nothing_is_written_through_links(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(spec: RunSpec, path: Path, source: Path | None) -> None:
-        raise UserError("no")
-
-    monkeypatch.setattr(worker, "train_run", fail)
+@pytest.mark.parametrize("name", ["log.txt", "status.json", ".worker.lock", ".lock", "checkpoints"])
+def test_nothing_is_written_through_links(name: str, tmp_path: Path, trained: list[str]) -> None:
     (tmp_path / "mine").write_text("mine")
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / name).symlink_to(tmp_path / "mine")
-    if name == "log.txt":
-        with pytest.raises(UserError, match=r"cannot write to .*log.txt"):
-            run_one(context_of(str(tmp_path)), make_spec("a"))
-    else:
-        run_one(context_of(str(tmp_path)), make_spec("a"))
+    result = run_one(context_of(str(tmp_path)), make_spec("a"))
+    assert result.state == "failed"
+    assert f"{name} is a link" in result.message
     assert (tmp_path / "mine").read_text() == "mine"
+    assert trained == []
+
+
+def test_the_folder_of_a_run_is_no_link(tmp_path: Path, trained: list[str]) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "a").symlink_to(tmp_path / "elsewhere")
+    assert "is a link" in run_one(context_of(str(tmp_path)), make_spec("a")).message
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert trained == []
 
 
 def test_a_file_that_the_node_lacks_is_imported_from_its_content(own_code: Path) -> None:

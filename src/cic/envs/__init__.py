@@ -29,4 +29,10 @@ def domain_of(name: str) -> str:
     return split_name(name)[0]
 
 
-__all__ = ["DomainInfo", "domain_of", "domains", "make", "register_env", "split_name", "would_run"]
+def tasks(name: str) -> tuple[str, ...]:
+    """The tasks whose rewards an environment returns: those of a built-in domain, else none."""
+    domain = DOMAINS.get(split_name(name)[0])
+    return () if domain is None else domain.tasks
+
+
+__all__ = ["DomainInfo", "domain_of", "domains", "make", "register_env", "split_name", "tasks", "would_run"]

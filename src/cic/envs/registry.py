@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from cic.envs.base import VectorEnv
 
 GYMNASIUM = "gymnasium:"
+_LONGEST_NAME = 1_000
+_LARGEST_EPISODE, _LARGEST_INTEGER, _LARGEST_FLOAT = 100_000, 100, 1e6
+"""Limits of the arguments that an untrusted name may pass: steps of an episode, whole numbers such as `frame_skip`."""
 _OWN: dict[str, Callable[[], Any]] = {}
 
 
@@ -108,7 +111,7 @@ def would_run(name: str) -> str | None:
     """What making an environment would import or pass on; None if it is harmless.
 
     For names that the user did not type, such as those in a run's config.json. Gymnasium imports the module before the
-    colon of an id, and arguments that are strings may name files or modules.
+    colon of an id, arguments that are strings may name files or modules, and large numbers may take for ever.
     """
     domain = name.removeprefix("cic/").partition("-")[0]
     if name in _OWN or domain in DOMAINS or not name.startswith(GYMNASIUM):
@@ -116,14 +119,19 @@ def would_run(name: str) -> str | None:
     id, arguments = _split_arguments(name)
     if ":" in id:
         return f'would import the module "{id.partition(":")[0]}"'
-    words = [f"{key}={value}" for key, value in arguments.items() if not _is_plain(value)]
+    words = [f"{key}={value}" for key, value in arguments.items() if not _is_harmless(key, value)]
     return f'would pass the argument "{words[0]}" to {id}' if words else None
 
 
-def _is_plain(value: Any) -> bool:
-    """Numbers and tuples of numbers are harmless."""
+def _is_harmless(key: str, value: Any) -> bool:
+    """Whether an argument is a number of ordinary size, or a few of them, with which episodes and steps end."""
+    if key == "max_episode_steps":
+        return type(value) is int and 1 <= value <= _LARGEST_EPISODE
     parts = value if isinstance(value, list | tuple) else (value,)
-    return all(part is None or isinstance(part, bool | int | float) for part in parts)
+    most = {True: _LARGEST_INTEGER, False: _LARGEST_FLOAT}
+    return len(parts) <= _LARGEST_INTEGER and all(
+        part is None or (isinstance(part, int | float) and abs(part) <= most[isinstance(part, int)]) for part in parts
+    )
 
 
 def _foreign(name: str, factory: Callable[[], Any], num_envs: int, seed: int, timeout: float) -> VectorEnv:
@@ -140,6 +148,8 @@ def _gymnasium_make(id: str, arguments: dict[str, Any]) -> Any:
 
 def _split_arguments(name: str) -> tuple[str, dict[str, Any]]:
     """`"gymnasium:Hopper-v5?frame_skip=2&healthy_z_range=(0.5, 2)"` → the id and the keyword arguments."""
+    if len(name) > _LONGEST_NAME:
+        raise UserError(f"the name of an environment must have at most {_LONGEST_NAME} letters, not {len(name)}")
     id, question, query = name.removeprefix(GYMNASIUM).partition("?")
     arguments: dict[str, Any] = {}
     for pair in query.split("&") if question else ():
@@ -148,7 +158,7 @@ def _split_arguments(name: str) -> tuple[str, dict[str, Any]]:
             raise UserError(f'{name}: arguments are "?key=value&key=value", each key once; "{pair}" is not')
         try:
             arguments[key] = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, MemoryError, RecursionError):  # the last two: nested too deeply
             arguments[key] = text  # words need no quotes: render_mode=rgb_array
     return id, arguments
 

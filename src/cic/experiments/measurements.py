@@ -10,11 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cic.core.errors import UserError
 from cic.experiments.experiment import Measurement
-from cic.runs.links import refuse_links
 from cic.runs.storage import write_json
-from cic.runs.untrusted_json import plain, read_object
+from cic.runs.untrusted import check_folder, plain, read_object
 
 FOLDER = "measured"
 
@@ -36,10 +34,8 @@ def measure(run: Path, name: str, scale: str, measurement: Measurement) -> dict[
     stored = read_measured(run, name, scale)
     if stored is not None:
         return stored
-    refuse_links(run)
+    check_folder(run)
     folder = run / FOLDER
-    if folder.is_symlink():
-        raise UserError(f"{folder} is a link: cic writes to a run folder only if it holds nothing but files")
     folder.mkdir(exist_ok=True)
     values = measurement(run, scale)
     write_json(folder / f"{name}.json", {"scale": scale, "values": values})

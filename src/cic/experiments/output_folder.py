@@ -24,11 +24,11 @@ from cic.experiments import measurements
 from cic.experiments.experiment import ExperimentSetup, PlannedRun
 from cic.report.study_data import write_study
 from cic.runs import records, study_tables
-from cic.runs.lock import NAME as LOCK
 from cic.runs.lock import lock_folder
+from cic.runs.names import LOCK, partial
 from cic.runs.records import RunRecord
-from cic.runs.storage import partial, write_json
-from cic.runs.untrusted_json import plain, read_object
+from cic.runs.storage import write_json
+from cic.runs.untrusted import plain, read_object
 from cic.sweep.plan import Entry
 
 MARK = "reproduce.json"

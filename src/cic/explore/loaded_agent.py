@@ -19,7 +19,7 @@ from cic.runs import contents, records
 from cic.runs.bundled import bundled_agents
 from cic.runs.contents import Selection
 from cic.runs.folder import Run
-from cic.runs.untrusted_json import plain
+from cic.runs.untrusted import plain
 from cic.training.loading import config_of, open_env
 
 

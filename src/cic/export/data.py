@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from cic.export.episodes import episodes_of
+from cic.export.episodes import episodes_of, output_folder
 from cic.export.exorl import write_exorl
 from cic.export.minari import write_minari
 
@@ -49,8 +49,8 @@ def export_data(
         print(data.folder, data.episodes, data.steps)
         ```
     """
+    folder, name = output_folder(run, out), task.rpartition("-")[2] if task else None
     found = episodes_of(run)
-    folder, name = Path(run) / "export" if out is None else out, task.rpartition("-")[2] if task else None
     written = write_exorl(found, folder, name) if format == "exorl" else write_minari(found, folder, name)
     steps = sum(map(len, found.episodes))
     physics = found.episodes[0].physics is not None

@@ -11,8 +11,10 @@ from pathlib import Path
 from cic import envs
 from cic.core.errors import UserError
 from cic.learning.replay import Episode, Replay
+from cic.runs.bundled import locate, refuse_bundled
 from cic.runs.folder import Run
-from cic.training.loading import config_of
+from cic.runs.untrusted import check_tree
+from cic.training.loading import config_of, read_replay
 
 
 @dataclass(frozen=True)
@@ -26,18 +28,23 @@ class Experience:
     """Steps of episodes that are not complete."""
 
 
+def output_folder(run: Path | str, out: Path | str | None) -> Path:
+    """Return `out`, by default `export/` in the run's folder, which must not contain links."""
+    if out is not None:
+        return Path(out)
+    folder = locate(run) / "export"
+    refuse_bundled(folder)
+    check_tree(folder)
+    return folder
+
+
 def episodes_of(run: Run | Path | str) -> Experience:
-    """Read the episodes of the run's newest checkpoint."""
+    """Read the episodes of the run's newest checkpoint. No environment is made."""
     opened = run if isinstance(run, Run) else Run(run)
-    replay = Replay.load(opened.replay())
     config = config_of(opened)
-    env = envs.make(config.environment)
-    try:
-        name, tasks = env.name, env.tasks
-    finally:
-        env.close()
-    found = list(replay.episodes(tasks))
+    replay = Replay.load(read_replay(opened, config))
+    found = list(replay.episodes(envs.tasks(config.environment)))
     if not found:
         raise UserError(f"{opened.path} holds no complete episode: train for longer, or with a larger --replay")
     steps = len(replay) - int(replay.episode_end.sum())
-    return Experience(name, str(config.objective), found, steps - sum(map(len, found)))
+    return Experience(config.environment, str(config.objective), found, steps - sum(map(len, found)))

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from cic.api import load
 from cic.core.errors import UserError
 from cic.core.spaces import Layout, Leaf, entry_names, is_normalised, leaves, space_to_json
+from cic.export.episodes import output_folder
 from cic.learning.agent import Agent
 from cic.learning.encoders import Encoder
 
@@ -124,9 +125,9 @@ def export_policy(
         file, inputs = cic.export_policy("walker", "policy")
         ```
     """
+    path = (output_folder(run, None) / "policy" if out is None else Path(out)).with_suffix(ENDINGS[format])
     agent = load(run, at=at)
     policy = Policy(agent)
-    path = (Path(run) / "export" / "policy" if out is None else Path(out)).with_suffix(ENDINGS[format])
     if path.exists():
         raise UserError(f"{path} exists already: choose another `out`")
     inputs, described = _inputs(agent, policy), interface(agent, policy)

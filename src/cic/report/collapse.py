@@ -9,7 +9,7 @@ import numpy as np
 
 from cic.runs.contents import Series
 from cic.runs.records import RunRecord, flatten
-from cic.runs.untrusted_json import number
+from cic.runs.untrusted import number
 
 METRICS = ("skill/accuracy", "skill/chance", "representation/loss")
 TIMES_CHANCE = 3.0

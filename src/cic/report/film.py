@@ -18,8 +18,8 @@ from cic.learning.agent import Agent
 from cic.learning.objectives import get_objective
 from cic.report.pictures import recording, skill_choice
 from cic.report.pictures.options import FilmOptions
+from cic.runs.bundled import refuse_bundled
 from cic.runs.folder import Run
-from cic.runs.links import refuse_links
 from cic.training.loading import check_source, config_of
 from cic.training.progress import Stages
 
@@ -94,7 +94,7 @@ def film(
 def _file(run: Run, out: Path | str | None) -> Path:
     """Return the output file; an unsupported format is an error before the work starts."""
     if out is None:
-        refuse_links(run.path)
+        refuse_bundled(run.path)
     file = Path(out) if out is not None else run.path / "pictures" / "film.mp4"
     recording.check_format(file)
     return file

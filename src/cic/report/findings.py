@@ -14,7 +14,7 @@ from cic.report.options import ReportOptions
 from cic.report.scores import FEW_RUNS, MethodScores, Scores
 from cic.report.tables import count, interval, many, number
 from cic.runs.records import RunRecord
-from cic.runs.untrusted_json import plain
+from cic.runs.untrusted import plain
 
 _SHOWN = 4
 

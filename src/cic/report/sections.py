@@ -11,7 +11,6 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
-from cic.core.files import read_regular
 from cic.report import figures, score_tables, scores, tables
 from cic.report.figures import Plot, curve_plots, score_plots
 from cic.report.groups import RunGroup, Study
@@ -22,6 +21,7 @@ from cic.report.scores import Scores
 from cic.report.tables import Table, count, number, rows
 from cic.runs.contents import PICTURES, pictures, selection
 from cic.runs.records import RunRecord, flatten
+from cic.runs.untrusted import read_regular
 
 if TYPE_CHECKING:
     from markupsafe import Markup

@@ -26,8 +26,8 @@ from cic.report.pictures.options import MAX_TILES, SkillsOptions
 from cic.report.pictures.skill_choice import ShownSkills
 from cic.report.pictures.skill_episodes import SkillEpisodes, table, write_csv
 from cic.report.pictures.skill_films import FilmWriter, SkillFilm, evenly
+from cic.runs.bundled import refuse_bundled
 from cic.runs.folder import Run
-from cic.runs.links import refuse_links
 from cic.training.evaluation import rollout
 from cic.training.loading import check_source, config_of, open_env
 from cic.training.progress import Stages
@@ -101,7 +101,7 @@ def skills(
         opened = Run(run)
         agent = load(run, at=at)
     if out is None:
-        refuse_links(opened.path)
+        refuse_bundled(opened.path)
     folder = Path(out) if out is not None else opened.path / "pictures"
     folder.mkdir(parents=True, exist_ok=True)
     shown = _shown_skills(agent, asked)

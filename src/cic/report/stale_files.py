@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from cic.core.files import read_regular
+from cic.runs.untrusted import read_regular
 
 NAME = "made.json"
 _REPORT_FILE = re.compile(r"(figures|tables)/[a-z0-9_]+\.(png|pdf|csv|md|tex)")

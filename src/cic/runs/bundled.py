@@ -28,7 +28,13 @@ def locate(run: Path | str) -> Path:
     return FOLDER / path if not os.path.lexists(path) and str(path) in bundled_agents() else path
 
 
+def is_bundled(folder: Path) -> bool:
+    """Whether this is the folder of a bundled agent."""
+    return FOLDER in folder.absolute().parents
+
+
 def refuse_bundled(folder: Path) -> None:
     """Raise a `UserError` for the folder of a bundled agent. Call it before writing to a run folder."""
-    if FOLDER in folder.absolute().parents:
-        raise UserError(f"{folder.name} is part of the cic package and cannot be changed: choose a folder with --out")
+    if is_bundled(folder):
+        name = folder.absolute().relative_to(FOLDER).parts[0]
+        raise UserError(f"{name} is part of the cic package and cannot be changed: choose a folder with --out")

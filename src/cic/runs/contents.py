@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cic.core.files import open_regular
 from cic.runs import study_tables
 from cic.runs.records import RunRecord
-from cic.runs.untrusted_json import integer, number, read_object
+from cic.runs.untrusted import integer, number, open_regular, read_object
 
 FloatArray = npt.NDArray[np.float64]
 PICTURES = {".png": "image/png", ".webp": "image/webp", ".gif": "image/gif", ".mp4": "video/mp4"}

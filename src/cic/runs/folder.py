@@ -42,21 +42,9 @@ from cic.core.types import Spaces
 from cic.runs.bundled import bundled_agents, locate, refuse_bundled
 from cic.runs.header import FORMAT, current_settings, possible_spaces, read_header
 from cic.runs.jsonl_log import JsonlLog
-from cic.runs.links import refuse_links
 from cic.runs.lock import lock_folder
-from cic.runs.storage import (
-    Arrays,
-    Damaged,
-    DiskError,
-    Tensors,
-    read_arrays,
-    read_folder,
-    read_tensors,
-    verify,
-    write_folder,
-    write_json,
-)
-from cic.runs.untrusted_json import read_object
+from cic.runs.storage import Damaged, DiskError, read_folder, verify, write_folder, write_json
+from cic.runs.untrusted import Arrays, Tensors, check_folder, read_arrays, read_object, read_tensors
 
 LIBRARY_LIMIT = 256 << 20  # bytes; the library of 128 skills has a few million
 STEPS_LIMIT = 2 << 30  # bytes; 300,000 steps have about 100 MB
@@ -97,6 +85,7 @@ class Run:
                 f"the run folder {self.path} {what}: give the folder that `cic pretrain` or `cic finetune` made, "
                 f"or a bundled agent ({', '.join(bundled_agents())})"
             )
+        check_folder(self.path)
         header = read_header(self.path)
         self.format: int = header["format"]
         self.kind: str = header["kind"]
@@ -222,7 +211,8 @@ class Run:
 
     def lock(self) -> None:
         """Lock the folder for writing, so that two processes never write to one run."""
-        refuse_links(self.path)
+        refuse_bundled(self.path)
+        check_folder(self.path)
         self._lock = lock_folder(self.path)
 
     def unlock(self) -> None:
@@ -315,7 +305,7 @@ class Run:
                 warnings.warn(f"{error}; using the checkpoint before it", stacklevel=2)
                 self._damaged.add(folder.name)
                 continue
-            if not isinstance(found.state, dict) or found.state.get("config") != self._digest():
+            if found.state.get("config") != self._digest():
                 raise UserError(
                     f"{self.path / 'config.json'} was changed after this run's checkpoint was written: "
                     "restore it, or start a new run with the new settings"

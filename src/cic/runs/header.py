@@ -8,7 +8,7 @@ from typing import Any
 
 from cic.core.errors import UserError
 from cic.core.types import Spaces
-from cic.runs.untrusted_json import plain, read_object
+from cic.runs.untrusted import plain, read_object
 
 FORMAT = 3
 FORMATS = (2, FORMAT)

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from cic.core.errors import UserError
-from cic.core.files import open_regular
-from cic.runs.storage import CHUNK, LOG_LIMIT, checksum, create, partial, sync
+from cic.runs.names import partial
+from cic.runs.storage import CHUNK, LOG_LIMIT, checksum, create, sync
+from cic.runs.untrusted import open_regular
 
 
 class JsonlLog:

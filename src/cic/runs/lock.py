@@ -7,8 +7,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from cic.core.errors import UserError
-
-NAME = ".lock"
+from cic.runs.names import LOCK
 
 
 def lock_folder(folder: Path, *, wait: bool = False) -> FileLock:
@@ -17,7 +16,7 @@ def lock_folder(folder: Path, *, wait: bool = False) -> FileLock:
     Args:
         wait: Wait for the process that holds the lock, instead of raising a `UserError`.
     """
-    lock = FileLock(folder / NAME, mode=0o666, thread_local=False)
+    lock = FileLock(folder / LOCK, mode=0o666, thread_local=False)
     try:
         lock.acquire(timeout=-1 if wait else 0)
     except Timeout:

@@ -7,7 +7,6 @@ broken run does not prevent the report of all others. `cic.runs.contents` reads 
 from __future__ import annotations
 
 import math
-import os
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,7 @@ from cic.core.paper_scores import TITLES
 from cic.runs import study_tables
 from cic.runs.header import FORMATS, KINDS, current_settings
 from cic.runs.liveness import is_dead
-from cic.runs.untrusted_json import integer, number, plain, read_object
+from cic.runs.untrusted import check_folder, integer, number, plain, read_object, walk
 
 _NOT_RUNS = {"pictures", "measured", "checkpoints", "milestones", "inherited", ".git", "__pycache__"}
 _TITLE_LETTERS = 40
@@ -148,34 +147,26 @@ def read(paths: Sequence[Path]) -> tuple[list[RunRecord], list[str]]:
 
 
 def folders(root: Path) -> Iterator[Path]:
-    """Find the run folders at or below `root`. Links are followed."""
-    for path, files in _walk(root):
+    """Find the run folders at or below `root`. Links are not followed: they may lead to any part of the machine."""
+    for path, files in walk(root, _NOT_RUNS):
         if "config.json" in files:
             yield path
 
 
 def _studies(root: Path) -> Iterator[Path]:
     """Folders of tables at or below `root` whose run folders are not there any more."""
-    for path, files in _walk(root):
+    for path, files in walk(root, _NOT_RUNS):
         if study_tables.is_study(files) and next(folders(path), None) is None:
             yield path
-
-
-def _walk(root: Path) -> Iterator[tuple[Path, set[str]]]:
-    visited: set[str] = set()
-    for path, below, files in os.walk(root, followlinks=True):
-        real = os.path.realpath(path)
-        if real in visited:  # a link to a folder above
-            below.clear()
-            continue
-        visited.add(real)
-        below[:] = sorted(set(below) - _NOT_RUNS)
-        yield Path(path), {*files, *below}
 
 
 def read_run(folder: Path, name: str | None = None) -> RunRecord | str:
     """Read the run in `folder`, or return the reason why it is not a run."""
     name = plain(name or folder.name)
+    try:
+        check_folder(folder)
+    except UserError as error:
+        return f"{name}: {error}; the run is left out"
     header = read_object(folder / "config.json")
     if isinstance(header, str):
         return f"{name}: {header}; the run is left out"

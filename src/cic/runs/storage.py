@@ -12,33 +12,36 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 import numpy.typing as npt
 import torch
 from safetensors import SafetensorError
-from safetensors.numpy import load_file as load_arrays
 from safetensors.numpy import save_file as save_arrays
-from safetensors.torch import load_file as load_tensors
 from safetensors.torch import save_file as save_tensors
 
 from cic.core.errors import UserError
-from cic.core.files import open_regular, read_regular
+from cic.runs.names import PARTIAL, partial
+from cic.runs.untrusted import (
+    JSON_LIMIT,
+    Arrays,
+    Tensors,
+    open_regular,
+    read_arrays,
+    read_object,
+    read_regular,
+    read_tensors,
+)
 
 if TYPE_CHECKING:
     from cic.runs.jsonl_log import JsonlLog
 
-JSON_LIMIT = 64 << 20  # bytes; the trials of a long search take a few
 LOG_LIMIT = 1_000_000_000
 CHUNK = 1 << 20
-_PARTIAL = ".cic-part"
 _TENSORS = ("agent", "optimisers")
 """The parts of a checkpoint that are read as torch tensors; all others are numpy arrays."""
-Arrays = dict[str, npt.NDArray[Any]]
-Tensors = dict[str, torch.Tensor]
-T = TypeVar("T")
 
 
 class Damaged(Exception):
@@ -54,11 +57,6 @@ class DiskError(UserError):
 
 
 # ---- JSON ------------------------------------------------------------------------------------------------------
-
-
-def partial(path: Path) -> Path:
-    """The name under which a file or folder is written before it is renamed to `path`."""
-    return path.with_name(f".{path.name}{_PARTIAL}")
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -132,8 +130,8 @@ def write_folder(
 def _remove_partial_folders(folder: Path) -> None:
     """Remove what a killed process left: this folder's partial one, and those of other checkpoints next to it."""
     shutil.rmtree(partial(folder), ignore_errors=True)
-    for leftover in folder.parent.glob(f".*{_PARTIAL}"):
-        if leftover.name[1 : -len(_PARTIAL)].isdigit():
+    for leftover in folder.parent.glob(f".*{PARTIAL}"):
+        if leftover.name[1 : -len(PARTIAL)].isdigit():
             shutil.rmtree(leftover, ignore_errors=True)
 
 
@@ -210,7 +208,7 @@ def _unreadable(path: Path, error: OSError) -> UserError:
 
 def read_folder(
     folder: Path, limits: Mapping[str, int] | None = None
-) -> tuple[dict[str, Tensors], dict[str, Arrays], Any]:
+) -> tuple[dict[str, Tensors], dict[str, Arrays], dict[str, Any]]:
     """Read what `write_folder` wrote. `limits` are the bytes that each safetensors file may have."""
     tensors, arrays = {}, {}
     for name in verify(folder, limits=limits):
@@ -221,33 +219,14 @@ def read_folder(
             tensors[part] = read_tensors(folder / name)
         else:
             arrays[part] = read_arrays(folder / name)
-    try:
-        return tensors, arrays, json.loads(read_regular(folder / "state.json", JSON_LIMIT))
-    except (ValueError, RecursionError):
-        raise UserError(f"{folder / 'state.json'} is not valid JSON: it was not written by cic") from None
-
-
-def read_tensors(path: Path) -> Tensors:
-    """Read a safetensors file as torch tensors. Anything else, such as a pickle, is refused."""
-    return _read(load_tensors, path)
-
-
-def read_arrays(path: Path) -> Arrays:
-    """Read a safetensors file as numpy arrays. Anything else, such as a pickle, is refused."""
-    return _read(load_arrays, path)
-
-
-def _read(load: Callable[[Path], dict[str, T]], path: Path) -> dict[str, T]:
-    try:
-        return load(path)
-    except OSError as error:
-        raise _unreadable(path, error) from None
-    except Exception as error:  # the parser is not ours, and the bytes may be anyone's
-        raise UserError(f"{path} is not a readable safetensors file ({error}); cic never loads pickles") from None
+    state = read_object(folder / "state.json")
+    if isinstance(state, str):
+        raise UserError(f"{folder}: {state}: it was not written by cic")
+    return tensors, arrays, state
 
 
 def load_weights(module: torch.nn.Module, weights: Tensors, where: Path) -> None:
-    """Load weights into a module. Names, shapes and types must match exactly."""
+    """Load weights into a module. Names, shapes and types must match exactly, and all values must be finite."""
     own = module.state_dict()
     missing = sorted(own.keys() - weights.keys())
     surplus = sorted(weights.keys() - own.keys())
@@ -262,4 +241,6 @@ def load_weights(module: torch.nn.Module, weights: Tensors, where: Path) -> None
                 f"the weights of {where} do not fit its config: {name} is {tuple(given.shape)}, {given.dtype}; "
                 f"expected {tuple(value.shape)}, {value.dtype}"
             )
+        if given.is_floating_point() and not bool(torch.isfinite(given).all()):
+            raise UserError(f"the weights of {where} contain NaN or infinity in {name}: use those of another step")
     module.load_state_dict(weights)

@@ -21,7 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from cic.core.files import open_regular
+from cic.runs.untrusted import open_regular
 
 RUNS, CURVES, TRIALS, MEASUREMENTS = "runs.csv", "curves.csv.gz", "trials.csv.gz", "measurements.json"
 CURVE_COLUMNS = ("run", "metric", "step", "value")

@@ -16,6 +16,7 @@ from typing import Any
 
 from cic.core.errors import Interrupted, UserError
 from cic.core.imports import imported
+from cic.runs.untrusted import check_tree
 from cic.sweep.command import SweepOptions
 from cic.sweep.plan import Plan
 from cic.sweep.progress import read_progress, show_progress
@@ -81,6 +82,8 @@ def _imports() -> tuple[tuple[str, str | None], ...]:
 
 
 def _prepare(store: Store, context: SweepContext, plan: Plan, specs: Sequence[RunSpec]) -> None:
+    if store.folder is not None:
+        check_tree(store.folder / SWEEP)
     try:
         store.write(context.marker, b"")
         store.write(f"{SWEEP}/plan-{digest(specs)}.json", plan.to_text().encode())

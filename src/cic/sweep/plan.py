@@ -22,8 +22,8 @@ from typing import Any, Literal
 from cic import __version__
 from cic.core.config import from_dict, require
 from cic.core.errors import UserError, unknown
-from cic.core.files import read_regular
 from cic.core.imports import imported
+from cic.runs.untrusted import read_regular
 
 FORMAT = 1
 _BYTES = 256 << 20
@@ -113,7 +113,7 @@ class Plan:
 
 def read_plan(path: Path) -> Plan:
     try:
-        text = read_regular(path, _BYTES).decode()
+        text = read_regular(path.resolve(), _BYTES).decode()
     except OSError as error:
         raise UserError(f"the plan {path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

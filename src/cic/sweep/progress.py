@@ -13,10 +13,11 @@ from typing import Any
 
 from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 
 from cic.runs.liveness import is_dead
-from cic.runs.untrusted_json import integer, number, plain
+from cic.runs.untrusted import integer, number, plain
 from cic.sweep.specs import RunSpec, read_specs
 from cic.sweep.store import Store
 
@@ -97,7 +98,7 @@ def progress_table(runs: Sequence[RunProgress]) -> Table:
     for name in (*STATES, "steps/s", "left"):
         table.add_column(name, justify="right")
     for key in sorted(groups):
-        table.add_row(*key, *_cells(groups[key]))
+        table.add_row(*map(escape, key), *_cells(groups[key]))
     if len(groups) > 1:
         table.add_section()
         table.add_row("all", "", *_cells(runs), style="bold")

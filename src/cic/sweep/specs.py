@@ -7,9 +7,10 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from cic.core.config import from_dict
+from cic.core.config import from_dict, require
 from cic.core.errors import UserError
 from cic.sweep.plan import Resources
 from cic.sweep.store import SWEEP, Store
@@ -34,6 +35,12 @@ class RunSpec:
     domain: str
     steps: int
     needs: Resources
+
+    def __post_init__(self) -> None:
+        for text in (self.name, self.folder, self.method, self.domain):
+            require(text.isprintable(), f"a run of a sweep must have a printable name, not {text!r}")
+        require(Path(self.folder).name == self.folder, f"the folder of a run must be a name, not {self.folder!r}")
+        require(0 <= self.steps <= 10**12, f"steps must lie between 0 and 10¹², not {self.steps}")
 
 
 def digest(specs: Sequence[RunSpec]) -> str:

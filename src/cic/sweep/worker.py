@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import sys
 import tempfile
@@ -20,12 +19,12 @@ from filelock import FileLock, Timeout
 from cic import __version__
 from cic.core.errors import Interrupted, UserError
 from cic.core.imports import import_first
+from cic.runs.names import SWEEP_LOCK, SWEEP_LOG
+from cic.runs.untrusted import check_folder, read_object
 from cic.sweep.remote_run import RemoteRun
 from cic.sweep.specs import RunSpec
 from cic.sweep.store import Store
 
-LOG = "log.txt"
-_LOCK = ".worker.lock"
 _LINES = 12
 
 
@@ -69,12 +68,15 @@ def run_one(context: SweepContext, spec: RunSpec, *dependencies: RunResult) -> R
         raise UserError(_unseen(context.where))
     if is_finished(store, spec):
         return RunResult("done")
-    with _local_folder(context, store, spec) as path:
-        if path is None:
-            return RunResult("locked")
-        if is_finished(store, spec):  # by another worker, before the lock was taken
-            return RunResult("done")
-        return _train(context, store, spec, path)
+    try:
+        with _local_folder(context, store, spec) as path:
+            if path is None:
+                return RunResult("locked")
+            if is_finished(store, spec):  # by another worker, before the lock was taken
+                return RunResult("done")
+            return _train(context, store, spec, path)
+    except UserError as error:
+        return RunResult("failed", str(error))
 
 
 def is_finished(store: Store, spec: RunSpec) -> bool:
@@ -93,8 +95,11 @@ def _local_folder(context: SweepContext, store: Store, spec: RunSpec) -> Iterato
             yield scratch
         return
     path = store.folder / spec.folder
+    if path.is_symlink():
+        raise UserError(f"{path} is a link: a sweep writes to folders of its own, so remove it")
     path.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path / _LOCK)
+    check_folder(path)
+    lock = FileLock(path / SWEEP_LOCK)
     try:
         lock.acquire(timeout=0)
     except Timeout:
@@ -142,7 +147,7 @@ def _source_folder(store: Store, spec: RunSpec, path: Path) -> Path | None:
 def _train(context: SweepContext, store: Store, spec: RunSpec, path: Path) -> RunResult:
     sys.argv = list(context.command)
     source = _source_folder(store, spec, path)
-    with _logged(path / LOG):
+    with _logged(path / SWEEP_LOG):
         try:
             import_shipped(context.imports)
             train_run(spec, path, source)
@@ -156,7 +161,7 @@ def _train(context: SweepContext, store: Store, spec: RunSpec, path: Path) -> Ru
             traceback.print_exc()
             message = f"{type(error).__name__}: {error}"
     _write_failure(path, message)
-    lines = (path / LOG).read_text(errors="replace").splitlines()
+    lines = (path / SWEEP_LOG).read_text(errors="replace").splitlines()
     return RunResult("failed", message, "\n".join(lines[-_LINES:]))
 
 
@@ -194,13 +199,11 @@ def _write_module(name: str, content: str) -> str:
 
 @contextlib.contextmanager
 def _logged(path: Path) -> Iterator[None]:
-    """Append the output of the run to its log, never through a link."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    """Append the output of the run to its log."""
     try:
-        descriptor = os.open(path, flags, 0o666)
+        log = open(path, "a", buffering=1)  # noqa: SIM115  an error while the run trains is not one of the log
     except OSError as error:
         raise UserError(f"cannot write to {path}: {error.strerror}") from None
-    log = os.fdopen(descriptor, "w", buffering=1)
     with log, contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
         yield
 
@@ -208,7 +211,6 @@ def _logged(path: Path) -> Iterator[None]:
 def _write_failure(path: Path, message: str) -> None:
     """Write the status of a run that failed before its training started."""
     from cic.runs.storage import write_json
-    from cic.runs.untrusted_json import read_object
 
     status = read_object(path / "status.json")
     if isinstance(status, str) or status.get("state") != "failed":

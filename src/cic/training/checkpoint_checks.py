@@ -17,14 +17,30 @@ import torch
 
 from cic.core.errors import UserError
 from cic.learning.replay import Replay
+from cic.runs.untrusted import Misfit, require_arrays
 
 Arrays = Mapping[str, npt.NDArray[Any]]
+REPLAY = {
+    "obs": "float32 envs filled obs",
+    "action": "float32 envs filled action",
+    "reward": "float32 envs filled",
+    "task_rewards": "float32 envs filled tasks",
+    "physics": "float64? envs filled physics",
+    "terminated": "bool envs filled",
+    "episode_end": "bool envs filled",
+    "valid": "bool envs filled",
+    "skill_started": "bool envs filled",
+    "skill_id": "int64 envs filled",
+    "skills": "float32 rows dim",
+    "written": "int64 envs",
+    "age": "int64 envs",
+    "last_skill": "float32? envs dim",
+    "last_skill_id": "int64 envs",
+    "next_skill_id": "int64 one",
+}
+"""The layout of `Replay.state`, see `require_arrays`; a test compares them."""
 _HEADER = 1 << 20  # bytes of a safetensors file beside its numbers
 _STATE = 512 << 20  # of parts whose sizes only they know
-
-
-class Misfit(ValueError):
-    """A checkpoint contains an impossible value."""
 
 
 @contextmanager
@@ -86,21 +102,26 @@ def texts(value: Any, name: str) -> dict[str, str]:
     return dict(value)
 
 
-def require_replay(given: Arrays, replay: Replay) -> None:
-    """Require the layout of the run's own replay, and lengths and indices that are possible."""
-    own = replay.state()
-    need(given.keys() == own.keys(), f"the replay has {sorted(given)}, expected {sorted(own)}")
-    filled = given["obs"].shape[1] if given["obs"].ndim == 3 else -1
-    for name, value in own.items():
-        shape = value.shape
-        if name in replay._RECORDS:
-            shape = (shape[0], filled, *shape[2:])
-        elif name == "skills":
-            shape = (max(len(given[name]), 1), shape[1])
-        same = (given[name].dtype, given[name].shape) == (value.dtype, shape)
-        need(same, f"the replay's {name} is {given[name].dtype} {given[name].shape}, expected {value.dtype} {shape}")
+def require_own_replay(given: Arrays, replay: Replay) -> None:
+    """Require the layout of the run's own replay."""
+    dim, tasks, physics = replay.skills.shape[1], replay.task_rewards.shape[1], replay.physics.shape[1]
+    sizes = {"obs": replay.obs.shape[1], "action": replay.action.shape[1], "tasks": tasks, "physics": physics}
+    require_replay(given, replay.slots, envs=replay.num_envs, dim=dim, **sizes)
+
+
+def require_replay(given: Arrays, slots: int | None = None, **sizes: int) -> None:
+    """Require the layout of a replay, and lengths and indices that are possible.
+
+    Args:
+        given: What `Replay.state` returned.
+        slots: The number of records of each environment; by default any.
+        **sizes: The known sizes: `envs`, `obs`, `action`, `tasks`, `physics` and `dim` of skills.
+    """
+    require_arrays(given, REPLAY, one=1, **sizes)
     written, ids, next_id = given["written"], given["last_skill_id"], int(given["next_skill_id"][0])
-    held = np.minimum(written, replay.slots)
+    (num_envs, filled), rows = given["reward"].shape, len(given["skills"])
+    held = np.minimum(written, filled if slots is None else slots)
+    need(num_envs > 0 and rows > 0, "the replay has no environment or no skill")
     need(bool((written >= 0).all()) and filled == held.max(initial=0), "the replay's lengths contradict each other")
     need(bool(((given["age"] >= 0) & (given["age"] <= written)).all()), "the replay's ages are impossible")
     need(next_id >= 0 and bool(((ids >= -1) & (ids < next_id)).all()), "the replay's skills are impossible")

@@ -17,7 +17,7 @@ from torch import nn
 
 from cic.core.types import Array, Batch
 from cic.learning.objectives import Objective
-from cic.runs.storage import Arrays
+from cic.runs.untrusted import Arrays
 from cic.training.checkpoint_checks import need, require_finite, require_like
 from cic.training.evaluation import evaluate_task
 from cic.training.library import Library, checked

@@ -15,6 +15,8 @@ import numpy.typing as npt
 from cic.core.errors import UserError
 from cic.core.types import Array
 from cic.learning.replay import Replay
+from cic.runs.untrusted import Misfit, require_arrays
+from cic.training.checkpoint_checks import need
 from cic.training.reward_model import Doubles, fitted, standardiser
 
 STATES = 64  # of a path that are kept
@@ -54,19 +56,12 @@ def checked(arrays: dict[str, npt.NDArray[Any]], dim: int, obs: int) -> Library 
     """A library as it was saved; None if there is none, refused if it is not of this agent."""
     if not arrays:
         return None
-    skills, paths = arrays.get("skills"), arrays.get("paths")
-    if (
-        arrays.keys() != {"skills", "paths"}
-        or skills is None
-        or paths is None
-        or skills.ndim != 2
-        or paths.ndim != 3
-        or len(skills) != len(paths)
-        or (skills.shape[1], paths.shape[2]) != (dim, obs)
-        or not (np.isfinite(skills).all() and np.isfinite(paths).all())
-    ):
-        raise UserError("the skill library does not fit its agent: choose a search that does without it")
-    return Library(skills.astype(np.float32), paths.astype(np.float32))
+    try:
+        require_arrays(arrays, {"skills": "float paths dim", "paths": "float paths states obs"}, dim=dim, obs=obs)
+        need(arrays["paths"].size > 0, "it is empty")
+    except Misfit as error:
+        raise UserError(f"the skill library does not fit its agent ({error}): choose another search") from None
+    return Library(arrays["skills"].astype(np.float32), arrays["paths"].astype(np.float32))
 
 
 def from_replay(replay: Replay, count: int, steps: int) -> Library | None:

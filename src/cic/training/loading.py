@@ -21,8 +21,8 @@ from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent, build_agent
 from cic.runs.folder import Run
 from cic.runs.storage import load_weights
-from cic.runs.untrusted_json import plain, read_object
-from cic.training.checkpoint_checks import weights_limit
+from cic.runs.untrusted import Arrays, plain, read_object
+from cic.training.checkpoint_checks import fitting, require_replay, weights_limit
 from cic.training.preflight import check_device, check_memory, check_numbers
 from cic.training.settings import CONFIGS, config_from_dict
 
@@ -116,6 +116,16 @@ def check_source(run: Run, config: Any, trust: bool) -> None:
             f'the environment "{plain(name)}" of {run.path} {plain(danger)}: if you know who made the run, '
             f"allow that with --trust (or {TRUST}=1)"
         )
+
+
+def read_replay(run: Run, config: Any) -> Arrays:
+    """The arrays of the newest intact replay of a run, for `Replay.load`."""
+    arrays = run.replay()
+    spaces = run.spaces or _built_in_spaces(config.environment)
+    known = {} if spaces is None else spaces._asdict()
+    with fitting(run.path):
+        require_replay(arrays, tasks=len(envs.tasks(config.environment)), **known)
+    return arrays
 
 
 def chosen_skill(run: Run, dim: int) -> Array | None:

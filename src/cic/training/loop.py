@@ -26,7 +26,8 @@ from cic.learning import compilation
 from cic.learning.agent import Agent
 from cic.learning.replay import Replay
 from cic.runs.folder import Inheritance, Run
-from cic.runs.storage import Arrays, Tensors, load_weights
+from cic.runs.storage import load_weights
+from cic.runs.untrusted import Arrays, Tensors
 from cic.training import checkpoint_checks
 from cic.training.evaluation import CoverageTracker
 from cic.training.logs import LOGS, Logs
@@ -428,7 +429,7 @@ class Loop(Generic[C]):
     def _restore(self, tensors: dict[str, Tensors], arrays: dict[str, Arrays], state: dict[str, Any]) -> None:
         load_weights(self.agent, tensors["agent"], self.run.path)
         self.agent.restore_optimisers(tensors["optimisers"] | self._fresh_generator())
-        checkpoint_checks.require_replay(arrays["replay"], self.replay)
+        checkpoint_checks.require_own_replay(arrays["replay"], self.replay)
         self.replay.restore(arrays["replay"])
         checkpoint_checks.require_like(arrays["loop"], self._own_arrays())
         for name in self._ARRAYS:

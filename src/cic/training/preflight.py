@@ -6,7 +6,6 @@ They apply to the settings of the user and to the config.json of an untrusted ru
 from __future__ import annotations
 
 import dataclasses
-import os
 import warnings
 from typing import Any
 
@@ -14,6 +13,7 @@ import torch
 
 from cic.core.config import require
 from cic.core.errors import UserError
+from cic.core.memory import available_memory
 from cic.core.types import Spaces
 from cic.envs.base import MAX_NUM_ENVS
 from cic.learning.learners import get_learner
@@ -94,19 +94,6 @@ def _counted_weights(config: Any, spaces: Spaces) -> tuple[int, int]:
         )
     tensors = [value for part in (objective, learner) for value in part.state_dict().values()]
     return sum(value.numel() for value in tensors), sum(value.shape[0] for value in tensors if value.dim() == 2)
-
-
-def available_memory() -> int | None:
-    """The bytes of free memory; None where this is unknown."""
-    try:
-        with open("/proc/meminfo") as file:
-            lines = dict(line.split(":", 1) for line in file)
-        return int(lines["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        try:
-            return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        except (AttributeError, OSError, ValueError):  # Windows has no sysconf
-            return None
 
 
 def _size(count: int) -> str:
