@@ -7,6 +7,7 @@ checked, because a NaN or a changed shape would otherwise cause an error far fro
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -16,25 +17,48 @@ import numpy as np
 import numpy.typing as npt
 
 from cic.core.errors import UserError
-from cic.core.spaces import Layout, bounded_box, entry_names, flat_bounds, flatten, kind, leaves, scale_action
+from cic.core.spaces import Layout, bounded_box, entry_names, flat_bounds, leaves, scale_action
 from cic.core.types import Array
 from cic.envs import gym_state
 from cic.envs.base import State, StepArrays, VectorEnv
 from cic.envs.timeout import Timeout
+from cic.envs.user_values import build, check_rewards, description, observation_row, reset_value, step_values
 
 if TYPE_CHECKING:
     from cic.envs.bodies import Poses
-
-LARGEST = 1e9
-"""The largest observation and reward: its fourth power, which losses and Adam compute, still is a float32."""
-_TOO_LARGE = f"larger than {LARGEST:g}, beyond which float32 cannot learn: rescale it in the environment"
 
 
 class GymEnv(VectorEnv):
     """Parallel environments of the user's. Their reward has no name: `tasks` is empty and `task` is None."""
 
-    def __init__(self, name: str, factory: Callable[[], Any], num_envs: int, seed: int, timeout: float = 0.0) -> None:
-        first = _build(name, factory)
+    def __init__(
+        self,
+        name: str,
+        factory: Callable[[], Any],
+        num_envs: int,
+        seed: int,
+        timeout: float = 0.0,
+        first: int = 0,
+    ) -> None:
+        """`first` is the number of the first environment in messages and in `state`, if others have the rest."""
+        self._timeout, self._first = Timeout(timeout), first
+        try:
+            self._build_all(name, factory, num_envs)
+        except BaseException:
+            self._timeout.close()
+            raise
+        self.domain, self.task, self.tasks, self.coverage = name, None, (), None
+        self.episode_length = _episode_length(self._envs[0])
+        self.exact_state = gym_state.is_exact(self._envs[0])
+        self._pending: list[int | None] = list(self._seeds(seed))  # the seeds of the next resets
+        self._obs = np.zeros((self.num_envs, self.spaces.obs), np.float32)
+        self._opened: Any = None  # a renderer, and its size
+        self._drawn_at = (0, 0)
+
+    def _build_all(self, name: str, factory: Callable[[], Any], num_envs: int) -> None:
+        """Make the environments, which must have the same spaces."""
+        with self._timeout.limit(f"making {name}"):
+            first = build(name, factory, [])
         self._leaves = leaves(first.observation_space, name)
         self._layout = Layout(first.observation_space, bounded_box(first.action_space, name))
         obs, action = sum(leaf.size for leaf in self._leaves), int(np.prod(self._layout.action.shape))
@@ -42,15 +66,22 @@ class GymEnv(VectorEnv):
             if not size:
                 raise UserError(f"{name}: the {what} space has no entries: add at least one number")
         super().__init__(name, obs, action, num_envs, *flat_bounds(first.observation_space))
-        self._envs = [first, *(_build(name, factory) for _ in range(self.num_envs - 1))]
-        self.domain, self.task, self.tasks, self.coverage = name, None, (), None
-        self.episode_length = None if first.spec is None else first.spec.max_episode_steps
-        self.exact_state = gym_state.is_exact(first)
-        self._pending: list[int | None] = list(self._seeds(seed))  # the seeds of the next resets
-        self._obs = np.zeros((self.num_envs, self.single_observation_space.shape[0]), np.float32)  # type: ignore[index]
-        self._opened: Any = None  # a renderer, and its size
-        self._drawn_at = (0, 0)
-        self._timeout = Timeout(timeout)
+        self._envs = [first]
+        for index in range(1, self.num_envs):
+            with self._timeout.limit(f"making {name}"):
+                self._envs.append(build(name, factory, self._envs))
+            self._check_spaces(index)
+
+    def _check_spaces(self, index: int) -> None:
+        """All environments have the spaces of the first one, and keep them."""
+        env = self._envs[index]
+        for what, space in zip(("observation", "action"), self._layout, strict=True):
+            own = getattr(env, f"{what}_space", None)
+            if own is not space and own != space:
+                raise UserError(
+                    f"{self._where(index)}: its {what}_space is now {own}, not {space}: "
+                    "all environments must have the same spaces, at all times"
+                )
 
     def step(self, actions: Array) -> StepArrays:
         actions = self._check_actions(actions)
@@ -60,45 +91,18 @@ class GymEnv(VectorEnv):
             self._steps[i] += 1
             with self._naming_errors(i, "step"):
                 result = env.step(scale_action(self._layout.action, action))
-            obs, reward[i], terminated[i], truncated[i] = self._checked(i, result)
-            self._obs[i] = self._flatten(i, obs)
-        if not np.isfinite(reward).all():
-            raise UserError(
-                f"{self.name}: the reward of environment {int(np.argmin(np.isfinite(reward)))} is not finite"
-            )
-        if np.abs(reward).max() > LARGEST:
-            index = int(np.argmax(np.abs(reward)))
-            raise UserError(f"{self._where(index)}: the reward is {reward[index]:g}, {_TOO_LARGE}")
+            obs, reward[i], terminated[i], truncated[i] = step_values(result, self._where(i))
+            self._obs[i] = self._row(i, obs)
+        check_rewards(reward, self.name, self._where, self._first)
         self._over = terminated | truncated
         return StepArrays(self._obs.copy(), reward, terminated, truncated, {})
 
     def _where(self, index: int) -> str:
-        return f"{self.name}: environment {index}, step {self._steps[index]}"
+        return f"{self.name}: environment {self._first + index}, step {self._steps[index]}"
 
-    def _checked(self, index: int, result: Any) -> tuple[Any, float, bool, bool]:
-        """Check the return value of `step`; return it without `info`."""
-        if not isinstance(result, tuple) or len(result) != 5:
-            wanted = "(obs, reward, terminated, truncated, info)"
-            raise UserError(f"{self._where(index)}: step() must return {wanted}, not {kind(result)}")
-        obs, reward, terminated, truncated, _ = result
-        if np.ndim(reward) or not np.issubdtype(np.asarray(reward).dtype, np.number):
-            raise UserError(f"{self._where(index)}: the reward must be one number, not {kind(reward)}")
-        for end in (terminated, truncated):
-            if np.ndim(end) or np.asarray(end).dtype.kind not in "bi":
-                message = f"{self._where(index)}: terminated and truncated must be True or False, not {kind(end)}"
-                raise UserError(message)
-        return obs, float(reward), bool(terminated), bool(truncated)
-
-    def _flatten(self, index: int, obs: Any) -> Array:
-        row = flatten(self._leaves, obs, self._where(index))
-        if not np.isfinite(row).all():
-            raise UserError(
-                f"{self.name}: the observation of environment {index} is not finite at step {self._steps[index]}"
-            )
-        if np.abs(row).max() > LARGEST:
-            entry = int(np.argmax(np.abs(row)))
-            raise UserError(f"{self._where(index)}: entry {entry} of the observation is {row[entry]:g}, {_TOO_LARGE}")
-        return row
+    def _row(self, index: int, obs: Any) -> Array:
+        step = int(self._steps[index])
+        return observation_row(self._leaves, obs, self._where(index), self._first + index, step, self.name)
 
     @contextmanager
     def _naming_errors(self, index: int, method: str) -> Iterator[None]:
@@ -109,8 +113,8 @@ class GymEnv(VectorEnv):
                 yield
         except UserError:
             raise
-        except Exception as error:
-            raise UserError(f"{what} failed with {_description(error)}") from error
+        except (Exception, SystemExit) as error:
+            raise UserError(f"{what} failed with {description(error)}") from error
 
     def _reseed(self, index: int, seed: int) -> None:
         self._pending[index] = seed
@@ -120,9 +124,8 @@ class GymEnv(VectorEnv):
         self._steps[index] = 0
         with self._naming_errors(index, "reset"):
             result = self._envs[index].reset(seed=seed)
-        if not isinstance(result, tuple) or len(result) != 2:
-            raise UserError(f"{self._where(index)}: reset() must return (obs, info), not {kind(result)}")
-        self._obs[index] = self._flatten(index, result[0])
+        self._check_spaces(index)
+        self._obs[index] = self._row(index, reset_value(result, self._where(index)))
 
     def _observe(self) -> Array:
         return self._obs.copy()
@@ -171,7 +174,9 @@ class GymEnv(VectorEnv):
             "pending": np.array([-1 if seed is None else seed for seed in self._pending], np.int64),
         }
         for i, env in enumerate(self._envs):
-            state.update({f"env{i}/{key}": value for key, value in gym_state.save(env).items()})
+            with self._naming_errors(i, "get_state"):
+                saved = gym_state.save(env)
+            state.update({f"env{self._first + i}/{key}": value for key, value in saved.items()})
         return state
 
     def restore(self, state: State) -> None:
@@ -182,9 +187,10 @@ class GymEnv(VectorEnv):
         self._steps[:], self._obs[:] = state["steps"], state["obs"]
         self._over = state["over"].astype(np.bool_)
         for i, env in enumerate(self._envs):
-            prefix = f"env{i}/"
+            prefix = f"env{self._first + i}/"
             mine = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
-            gym_state.load(env, mine)
+            with self._naming_errors(i, "set_state"):
+                gym_state.load(env, mine)
             if not self.exact_state and not self._over[i]:
                 self._begin(i)
 
@@ -231,25 +237,16 @@ class GymEnv(VectorEnv):
         return self._layout
 
     def close_extras(self, **kwargs: Any) -> None:
-        self._timeout.close()
         self._close_renderer()
-        for env in self._envs:
-            env.close()
+        for index, env in enumerate(self._envs):
+            try:
+                with self._timeout.limit(f"{self._where(index)}: its close()"):
+                    env.close()
+            except (Exception, SystemExit) as error:  # the results are complete
+                warnings.warn(f"{self._where(index)}: its close() failed with {description(error)}", stacklevel=2)
+        self._timeout.close()
 
 
-def _build(name: str, factory: Callable[[], Any]) -> gymnasium.Env[Any, Any]:
-    try:
-        env = factory()
-    except Exception as error:
-        raise UserError(f'making "{name}" failed with {_description(error)}') from error
-    if not isinstance(env, gymnasium.Env) and hasattr(env, "action_spec") and hasattr(env, "observation_spec"):
-        from cic.envs.dm_env import DmEnv
-
-        env = DmEnv(env)
-    if not isinstance(env, gymnasium.Env):
-        raise UserError(f'the factory of "{name}" must return a gymnasium.Env or a dm_env.Environment, not {type(env)}')
-    return env
-
-
-def _description(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+def _episode_length(env: gymnasium.Env[Any, Any]) -> int | None:
+    length = None if env.spec is None else env.spec.max_episode_steps
+    return length if isinstance(length, int) else None

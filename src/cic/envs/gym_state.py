@@ -16,6 +16,7 @@ import numpy.typing as npt
 from gymnasium import wrappers
 
 from cic.envs import random_state
+from cic.envs.user_values import state_arrays
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -52,7 +53,7 @@ def save(env: gymnasium.Env[Any, Any]) -> Arrays:
         state.update(_save_physics(*physics))
     for depth, layer in enumerate(_layers(env)):
         if _offers_state(layer):
-            state.update({f"own{depth}/{key}": np.array(value) for key, value in layer.get_state().items()})
+            state.update({f"own{depth}/{key}": value for key, value in state_arrays(layer.get_state()).items()})
     return state
 
 

@@ -23,6 +23,7 @@ from cic.learning.learners import Learner, LearnerConfig, get_learner
 from cic.learning.learners.base import Keep
 from cic.learning.objectives import Objective, get_objective
 from cic.learning.optim import Adam, GradientStep
+from cic.learning.seeding import seeded
 
 
 class Agent(nn.Module):
@@ -242,8 +243,7 @@ def build_agent(
         raise UserError(
             f'objective "{objective}" and learner "{learner}" both have an option "{min(shared)}": rename one of them'
         )
-    with torch.random.fork_rng(devices=[]):  # initialisation uses torch's global generator
-        torch.manual_seed(seed)
+    with seeded(seed):  # initialisation uses torch's global generator
         method = get_objective(objective)(spaces, config.hidden, options)
         actor_critic = get_learner(learner).build(config, method.policy_input_dim, spaces.action, method.make_critic)
     return Agent(spaces, Identity(spaces.obs), method, actor_critic, seed=seed, device=device)

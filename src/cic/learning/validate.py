@@ -19,6 +19,7 @@ from torch import Tensor
 from cic.core.errors import UserError
 from cic.core.types import Batch, Needs, Spaces
 from cic.learning.objectives import Objective
+from cic.learning.seeding import seeded
 
 T = TypeVar("T")
 ROWS = 16
@@ -38,8 +39,7 @@ class _Check:
         self.file = _source_file(type(objective))
 
     def run(self) -> None:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
+        with seeded(0):
             batch = self._call("skills", lambda: _batch(self.objective, ROWS)).to(self.device)
             generator = torch.Generator(self.device).manual_seed(0)
             with torch.no_grad():

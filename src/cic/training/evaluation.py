@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -16,6 +17,8 @@ from cic.learning.agent import Agent
 from cic.learning.replay import Replay
 from cic.training.checkpoint_checks import need, require_like
 
+LONGEST = 10_000
+"""Steps after which an evaluation episode is stopped that does not end by itself."""
 BINS = 20
 """Along each direction of an environment that names no quantities."""
 
@@ -54,13 +57,16 @@ def rollout(
     seed: int | list[int],
     keep: bool = False,
     watch: bool = False,
-    limit: int = 100_000,
+    limit: int | None = None,
+    longest: int = LONGEST,
     at_step: Callable[[int], object] | None = None,
 ) -> Rollout:
     """Run each copy for one episode under its row of `skill` (N, dim), or all under one skill (dim,).
 
-    With `keep` the observations are returned, with `watch` also the physics and each step's rewards. `at_step` is
-    called at every step, 0 first, while copies that have just ended are still as they were.
+    After `limit` steps it stops. Without a limit, episodes of environments that do not state their length are stopped
+    after `longest` steps, with a warning. With `keep` the observations are returned, with `watch` also the physics and
+    each step's rewards. `at_step` is called at every step, 0 first, while copies that have just ended are still as they
+    were.
     """
     obs, _ = env.reset(seed=seed)
     skills = np.tile(skill, (env.num_envs, 1)) if np.ndim(skill) == 1 else skill
@@ -72,7 +78,8 @@ def rollout(
     states = [[row] for row in env.physics()] if watch else []
     if at_step is not None:
         at_step(0)
-    while alive.any() and lengths.max() < limit:
+    end = max(longest, getattr(env, "episode_length", None) or 0) if limit is None else limit
+    while alive.any() and lengths.max() < end:
         obs, reward, terminated, truncated, info = env.step(agent.act(obs, skills))
         for task, value in {"reward": reward, **info.get("rewards", {})}.items():
             total = returns.setdefault(task, np.zeros(env.num_envs))
@@ -92,6 +99,13 @@ def rollout(
         if done.any():
             alive &= ~done
             obs, _ = env.reset(options={"reset_mask": done})
+    if limit is None and alive.any():
+        warnings.warn(
+            f"{getattr(env, 'name', 'the environment')}: {alive.sum()} of {len(alive)} evaluation episodes had not "
+            f"ended after {end:,} steps and were stopped: wrap the environment in gymnasium.wrappers.TimeLimit, or "
+            "change the setting eval_steps",
+            stacklevel=2,
+        )
     return Rollout(
         returns,
         lengths,
@@ -102,14 +116,21 @@ def rollout(
 
 
 def evaluate_task(
-    agent: Agent, name: str, skill: Array, *, episodes: int, seed: int, timeout: float = 0.0
+    agent: Agent,
+    name: str,
+    skill: Array,
+    *,
+    episodes: int,
+    seed: int,
+    timeout: float = 0.0,
+    longest: int = LONGEST,
 ) -> npt.NDArray[np.float64]:
     """The returns of `episodes` episodes of the task under the mean action; the copies run side by side."""
     from cic import envs
 
     env = envs.make(name, num_envs=episodes, seed=seed, timeout=timeout)
     try:
-        return rollout(agent, env, skill, seed=seed).returns["reward"]
+        return rollout(agent, env, skill, seed=seed, longest=longest).returns["reward"]
     finally:
         env.close()
 

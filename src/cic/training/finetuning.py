@@ -271,7 +271,13 @@ def _evaluate(loop: Finetuning, skill: Array) -> list[float]:
     loop.require_finite_update()
     seed = int(np.random.SeedSequence([config.seed, loop.step]).generate_state(1)[0] >> 1)
     returns = evaluate_task(
-        loop.agent, config.task, skill, episodes=config.eval_episodes, seed=seed, timeout=config.env_timeout
+        loop.agent,
+        config.task,
+        skill,
+        episodes=config.eval_episodes,
+        seed=seed,
+        timeout=config.env_timeout,
+        longest=config.eval_steps,
     )
     numbers = {"eval/return": float(returns.mean()), "eval/std": float(returns.std())}
     loop.require_finite(numbers)

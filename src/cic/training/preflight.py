@@ -18,6 +18,7 @@ from cic.core.types import Spaces
 from cic.envs.base import MAX_NUM_ENVS
 from cic.learning.learners import get_learner
 from cic.learning.objectives import get_objective
+from cic.learning.seeding import seeded
 
 _COUNT = 10**12
 _LARGEST = {
@@ -86,7 +87,7 @@ def _weights(config: Any, spaces: Spaces) -> tuple[int, int]:
 
 def _counted_weights(config: Any, spaces: Spaces) -> tuple[int, int]:
     """Count the weights of networks on the meta device, which takes torch half a second."""
-    with torch.device("meta"), torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+    with torch.device("meta"), seeded(0), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         objective = get_objective(config.objective)(spaces, config.learning.hidden, config.options)
         learner = get_learner(config.learner).build(

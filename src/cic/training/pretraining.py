@@ -75,7 +75,9 @@ def _keep_milestone(loop: Pretraining, step: int) -> None:
     space = loop.agent.objective.skills
     if space.kind != "none" and config.diagnosed:
         skills = space.sample(config.diagnosed, np.random.default_rng(config.seed))
-        found = diagnose(loop.agent, config.domain, skills, starts=3, seed=config.seed, limit=100)
+        found = diagnose(
+            loop.agent, config.domain, skills, starts=3, seed=config.seed, limit=100, timeout=config.env_timeout
+        )
         loop.write_metrics(found.metrics())
 
 

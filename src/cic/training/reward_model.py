@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from cic.learning.networks import mlp
+from cic.learning.seeding import seeded
 
 Doubles = npt.NDArray[np.float64]
 Rows = npt.NDArray[Any]
@@ -35,8 +36,7 @@ def fitted(states: Rows, rewards: Rows, updates: int, seed: int, networks: int =
     if spread <= 1e-9 * np.abs(rewards).max():  # constant up to rounding
         return lambda asked: np.full(asked.shape[:-1], middle)
     x, y = _tensor(states), _tensor((rewards - middle) / spread)[:, None]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         found = [_least_squares(x, y, updates) for _ in range(networks)]
 
     def predict(asked: Rows) -> Doubles:

@@ -81,7 +81,8 @@ class LoopConfig(Generic[L]):
     compile: Mode = "auto"
     """Compile the updates (20 s, needs g++): on, off, or auto, which is on from 10,000 updates."""
     env_timeout: float = 0.0
-    """Maximum seconds per step of your own environment; a longer step ends the run. 0 means no limit."""
+    """Maximum seconds per call of your own environment (make, reset, step, close), in training and in evaluations; a
+    longer call ends the run. 0 means no limit."""
     wandb: bool = False
     """Also log to Weights & Biases (needs `pip install cic[wandb]`; WANDB_MODE=offline needs no network)."""
     wandb_project: str = "cic"
@@ -200,6 +201,8 @@ class FinetuneSettings(LoopConfig[L], Generic[L]):
     """Steps between evaluations."""
     eval_episodes: int = 10
     """Episodes per evaluation, with the mean action."""
+    eval_steps: int = 10_000
+    """Steps after which an evaluation episode is stopped, with a warning, in an environment without a time limit."""
     critic_updates: int | None = None
     """Updates of the critic alone before the first update of the actor; by default those that became due during the
     search."""
@@ -223,7 +226,8 @@ class FinetuneSettings(LoopConfig[L], Generic[L]):
             f"prior_data must lie in [0, 1), not at {self.prior_data}",
         )
         require(0 <= self.check_steps < self.steps, f"check_steps must lie below steps, not at {self.check_steps}")
-        require(self.eval_every >= 1 and self.eval_episodes >= 1, "eval_every and eval_episodes must be at least 1")
+        counts = (self.eval_every, self.eval_episodes, self.eval_steps)
+        require(min(counts) >= 1, f"eval_every, eval_episodes and eval_steps must be at least 1, not {counts}")
 
     intrinsic = False
 

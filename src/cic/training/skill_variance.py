@@ -69,14 +69,15 @@ def diagnose(
     *,
     starts: int,
     seed: int,
-    limit: int = 100_000,
+    limit: int | None = None,
+    timeout: float = 0.0,
     at_step: Callable[[int], object] | None = None,
 ) -> Diagnosis:
     """Every skill from the same `starts` initial states of the environment, under the mean action."""
     from cic import envs
 
     count = len(skills)
-    env = envs.make(name, num_envs=count * starts, seed=seed)
+    env = envs.make(name, num_envs=count * starts, seed=seed, timeout=timeout)
     try:
         seeds = [seed + start for _ in range(count) for start in range(starts)]
         seen = rollout(
