@@ -172,8 +172,8 @@ class FakeAgent:
         loss = self.weight.sum() * (torch.nan if poisoned else 1)
         return {"critic/loss": loss, "reward/intrinsic" if intrinsic else "reward/task": batches[-1].reward.mean()}
 
-    def encode(self, batch: Batch, *, detached: bool) -> Batch:
-        return batch
+    def diagnose(self, batch: Batch, *, intrinsic: bool) -> Metrics:
+        return self.objective.diagnose(batch) if intrinsic else {}
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         return {"weight": self.weight}

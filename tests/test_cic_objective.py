@@ -274,7 +274,6 @@ def test_diagnosis_names_the_skill_of_each_transition() -> None:
         assert float(found["skill/accuracy"]) == pytest.approx(right)
         assert float(found["skill/chance"]) == pytest.approx(1 / 20)
         assert float(found["contrast/cosine"]) == pytest.approx(float(similarity.mean()), abs=1e-6)
-        assert 1 <= float(found["embedding/effective_rank"]) <= SKILL
         other_way.append(np.mean([int(np.argmax(similarity[i])) == i for i in range(20)]) != right)
     assert any(other_way), "naming the skill's transition is another question, and must be told apart here"
 

@@ -183,7 +183,11 @@ def test_status_follows_the_run(tmp_path: Path) -> None:
     result = loop.train()
     assert seen == ["running"] * 80
     assert status(tmp_path / "run")["state"] == "finished"
-    assert result == {"script": "plain", "step": 80} == json.loads((tmp_path / "run" / "result.json").read_text())
+    assert (
+        result
+        == {"script": "plain", "step": 80, "problems": {}}
+        == json.loads((tmp_path / "run" / "result.json").read_text())
+    )
 
 
 def test_an_error_in_the_environment_is_kept_in_the_status_and_frees_the_run(tmp_path: Path) -> None:
@@ -316,14 +320,14 @@ def test_a_problem_is_reported_once_also_across_a_resume_and_is_part_of_the_resu
 
     loop = start()
     loop.env.events[70] = stop()  # type: ignore[attr-defined]
-    message = r"all embeddings are equal; use a larger batch \(step 20\)"
+    message = r"all embeddings are equal; use a larger batch \(step 60\)"
     with pytest.warns(UserWarning, match=message) as seen, pytest.raises(Interrupted):
         loop.train()
     assert len(seen) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         result = start().train()
-    assert result["problems"] == {"collapse": "all embeddings are equal; use a larger batch (step 20)"}
+    assert result["problems"] == {"collapse": "all embeddings are equal; use a larger batch (step 60)"}
 
 
 # ---- pre-training ----------------------------------------------------------------------------------------------

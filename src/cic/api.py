@@ -27,7 +27,7 @@ from cic.learning.objectives import NoOptions, get_objective
 from cic.learning.validate import check_objective
 from cic.runs.folder import Inheritance, ReplayUnusable, Run
 from cic.runs.provenance import provenance
-from cic.runs.untrusted import Arrays
+from cic.runs.untrusted import Arrays, plain
 from cic.training.checkpoint_checks import weights_limit
 from cic.training.evaluation import rollout
 from cic.training.finetuning import finetune as finetune_script
@@ -205,6 +205,8 @@ class _Source:
     inheritance: Inheritance
     config: PretrainConfig[Any, Any]
     step: int
+    problems: tuple[str, ...] = ()
+    """Validity checks that it failed."""
 
 
 def _source(path: Path | str, at: int | None, domain: str, given: FinetuneSettings[Any]) -> _Source:
@@ -226,7 +228,9 @@ def _source(path: Path | str, at: int | None, domain: str, given: FinetuneSettin
     agent, step = _final_agent(run, config) if at is None else load_agent(run, config, at)
     library = run.library() if at is None else {}  # it belongs to the weights at the end
     steps = _steps_of(run, at, asked=given.prior_data is not None) if given.prior_data != 0 else None
-    return _Source(agent, Inheritance(agent.state_dict(), library, steps), config, step)
+    found = (run.result() or {}).get("problems")
+    problems = tuple(plain(name) for name in found) if isinstance(found, dict) else ()
+    return _Source(agent, Inheritance(agent.state_dict(), library, steps), config, step, problems)
 
 
 def _steps_of(run: Run, at: int | None, asked: bool) -> Arrays | None:
@@ -282,6 +286,7 @@ def _finetune_config(given: FinetuneSettings[Any], source: _Source | None, path:
         pretrained=path,
         pretrain_steps=source.step,
         pretrain_seed=source.config.seed,
+        pretrain_problems=source.problems,
         options=source.config.options,
     )
 

@@ -317,7 +317,7 @@ STATES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "another generator": lambda state: state["rng"].update(bit_generator="MT19937"),
     "a generator of text": lambda state: state["rng"]["state"].update(state="x"),
     "no problems": lambda state: state.pop("problems"),
-    "problems of numbers": lambda state: state.update(problems={"collapse": 3}),
+    "problems of numbers": lambda state: state["problems"].update(found={"collapse": 3}),
     "no script": lambda state: state.pop("script"),
     "text for a result": lambda state: state.update(result="done"),
 }

@@ -17,7 +17,8 @@ from make_runs import finetune, pretrain, write_json
 
 from cic import cli
 from cic.report import learning_curves
-from cic.report.collapse import degenerate_loss, is_sound
+from cic.report.collapse import degenerate_loss, is_sound, marked, soundness, unsound_notices
+from cic.report.groups import study
 from cic.report.study_data import write_study
 from cic.runs import contents, records, study_tables
 from cic.runs.contents import Series
@@ -179,6 +180,30 @@ def test_the_degenerate_loss_is_that_of_opposite_cosines() -> None:
 )
 def test_soundness(accuracy: float, loss: float, sound: bool | None) -> None:
     assert is_sound(record(), curves(accuracy, loss)) is sound
+
+
+def run_record(name: str, kind: str = "pretrain", problems: object = None, **config: object) -> RunRecord:
+    result = None if problems is None else {"problems": problems}
+    return RunRecord(Path(name), name, kind, {"objective": "rnd", **config}, "RND", result=result)
+
+
+def test_a_run_that_failed_a_check_is_not_sound_and_neither_are_its_finetunings() -> None:
+    runs = [
+        run_record("good", problems={}),
+        run_record("bad", problems={"no reward": "the reward is zero"}),
+        run_record("older"),
+        run_record("told", "finetune", {}, pretrain_problems=["no reward"], pretrained="elsewhere"),
+        run_record("linked", "finetune", pretrained="runs/bad"),
+        run_record("tuned", "finetune", {}, pretrained="runs/good"),
+    ]
+    sound = soundness(runs)
+    assert sound == {"good": True, "bad": False, "older": None, "told": False, "linked": False, "tuned": True}
+    (notice,) = unsound_notices(runs, sound)
+    assert notice.startswith("2 of 5 checked runs are sound")
+    assert "no reward (2)" in notice
+    assert marked("RND", ["good", "bad", "older"], sound) == "RND (1 of 3 unsound)"
+    assert marked("RND", ["good"], sound) == "RND"
+    assert [group.label for group in study(runs[:2], False, (), []).pretrain] == ["RND (1 of 2 unsound)"]
 
 
 def test_what_trains_no_representation_cannot_collapse() -> None:

@@ -54,6 +54,7 @@ def _section(one: DrawnExperiment, keys: Sequence[tuple[str, Style]]) -> Markup:
         "experiment.html",
         experiment=one.experiment,
         result=one.result,
+        sound=one.found.sound_text,
         figures=figures,
         tables=[table_html(table) for table in one.result.tables if table.rows],
         films=render("media.html", items=films, loop_films=True) if films else "",

@@ -11,8 +11,8 @@ from typing import Any
 from cic import __version__, envs
 from cic.experiments.experiment import ExperimentSetup
 from cic.report import learning_curves
-from cic.report.collapse import METRICS, is_sound, unsound_notices
-from cic.runs.contents import Series, metrics
+from cic.report.collapse import marked, soundness, unsound_notices
+from cic.runs.contents import Series
 from cic.runs.records import RunRecord
 from cic.sweep.plan import Entry
 
@@ -84,15 +84,27 @@ class ExperimentRuns:
         return self.metrics[member.record.path].get(key) if member.record is not None else None
 
     def label(self, variant: str) -> str:
-        """Return the variant, with its number of runs if some are missing."""
+        """Return the variant, with its number of runs if some are missing, and of those that are not sound."""
         all_of = [member for member in self.members if member.variant == variant]
         done = sum(member.done for member in all_of)
-        return variant if done == len(all_of) else f"{variant} ({done} of {len(all_of)} runs)"
+        label = variant if done == len(all_of) else f"{variant} ({done} of {len(all_of)} runs)"
+        return marked(label, [member.record.name for member in all_of if member.record is not None], self.sound)
+
+    @cached_property
+    def sound(self) -> dict[str, bool | None]:
+        """For each run by name, whether it passed the validity checks; None if it was not checked."""
+        return soundness(self.records)
 
     @property
     def labels(self) -> dict[str, str]:
         """Variant → label."""
         return {variant: self.label(variant) for variant in self.variants}
+
+    @property
+    def sound_text(self) -> str:
+        """How many runs passed the validity checks, for example "3 of 4 checked runs"."""
+        checked = [one for one in self.sound.values() if one is not None]
+        return f"{sum(checked)} of {len(checked)} checked runs"
 
     def add_notices(self) -> None:
         """Note missing and unfinished runs, collapsed pre-trainings and runs of other versions."""
@@ -103,8 +115,7 @@ class ExperimentRuns:
                 reason = f" ({member.record.message})" if member.record.message else ""
                 state = f"{member.entry.name} is {member.record.state}{reason}"
                 self.notices.append(f"{state}: the same command continues it")
-        sound = {record.name: is_sound(record, metrics(record, METRICS)[0]) for record in self.records}
-        self.notices.extend(unsound_notices(sound))
+        self.notices.extend(unsound_notices(self.records, self.sound))
         versions = sorted({record.version for record in self.records if record.version} - {__version__})
         if versions:
             self.notices.append(f"some runs were made by cic {', '.join(versions)}, this is {__version__}")

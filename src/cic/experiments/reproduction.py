@@ -279,6 +279,7 @@ def _write(drawn: DrawnExperiment, folder: Path) -> None:
             "result": drawn.result.summary,
             "runs": len(members),
             "done": sum(member.done for member in members),
+            "sound": drawn.found.sound_text,
             "missing": [member.entry.name for member in members if not member.done],
             "notices": drawn.found.notices,
         },

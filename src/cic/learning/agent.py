@@ -18,6 +18,7 @@ from cic.core.errors import UserError
 from cic.core.spaces import Layout, flatten_any, leaves, scale_action
 from cic.core.types import OBSERVED, Array, Batch, Metrics, Spaces
 from cic.learning.compilation import Compiled
+from cic.learning.diagnosis import state_of_policy, state_of_representation
 from cic.learning.encoders import Encoder, Identity
 from cic.learning.learners import Learner, LearnerConfig, get_learner
 from cic.learning.learners.base import Keep
@@ -128,6 +129,7 @@ class Agent(nn.Module):
             batch = batches[-1]
         metrics |= self.learner.update(self._policy_batch(batch), self.generator, actor=actor)
         metrics["reward/intrinsic" if intrinsic else "reward/task"] = batch.reward.mean()
+        metrics["reward/std"] = batch.reward.std(dim=0).mean()
         return metrics
 
     def _prepare(self, batch: Batch) -> Batch:
@@ -154,6 +156,15 @@ class Agent(nn.Module):
             seen = {name: self.encoder(batch.extras[name]) for name in OBSERVED if name in batch.extras}
             batch = batch._replace(obs=self.encoder(batch.obs), next_obs=self.encoder(batch.next_obs))
         return batch.with_extras(**seen)
+
+    @torch.no_grad()
+    def diagnose(self, batch: Batch, *, intrinsic: bool) -> Metrics:
+        """Return metrics that are too expensive for every update: those that show whether all parts work."""
+        metrics = state_of_policy(self, batch, skills=intrinsic)
+        if intrinsic:
+            seen = self.encode(batch, detached=True)
+            metrics |= state_of_representation(self.objective, seen) | self.objective.diagnose(seen)
+        return metrics
 
     def _policy_batch(self, batch: Batch) -> Batch:
         """Replace the observations of a batch by the input of actor and critic."""

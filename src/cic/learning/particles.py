@@ -71,6 +71,7 @@ def _smallest(values: Tensor, k: int) -> Tensor:
 def effective_rank(points: Tensor) -> Tensor:
     """exp of the entropy of the covariance's spectrum (Roy & Vetterli 2007): 1 is collapse, the dimension isotropy."""
     centred = points - points.mean(dim=0)
-    spectrum = torch.linalg.eigvalsh(centred.T @ centred).clamp(min=0)
+    smaller = centred.T @ centred if points.shape[1] <= points.shape[0] else centred @ centred.T
+    spectrum = torch.linalg.eigvalsh(smaller).clamp(min=0)  # without the zeros, which both products share
     share = spectrum / spectrum.sum().clamp(min=1e-12)
     return torch.exp(-torch.xlogy(share, share).sum())

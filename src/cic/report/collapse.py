@@ -1,13 +1,18 @@
-"""Whether a pre-training's skills can be told apart at its end, or its representation collapsed."""
+"""Which runs are sound: they passed every validity check (`cic.training.validity`), and so did their pre-training.
+
+Runs of earlier versions recorded no checks. Of these, a CIC pre-training is checked with its metrics.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
-from cic.runs.contents import Series
+from cic.runs.contents import Series, metrics
 from cic.runs.records import RunRecord, flatten
 from cic.runs.untrusted import number
 
@@ -18,17 +23,20 @@ _NEAR = 0.005
 
 
 def is_sound(run: RunRecord, curves: Mapping[str, Series]) -> bool | None:
-    """Return whether skills are recognised well above chance over the last quarter of a CIC pre-training.
+    """Return whether a run passed all validity checks; None if that is unknown.
 
-    A collapsed run also has CIC's released loss at its degenerate value, where all cosines are −1. None for every run
-    that trains no such representation, or logged nothing of it.
+    A CIC pre-training must also recognise skills well above chance over its last quarter, and its released loss must
+    not be at its degenerate value, where all cosines are −1.
     """
+    if run.failed_checks:
+        return False
+    checked = True if isinstance((run.result or {}).get("problems"), dict) else run.sound
     settings = flatten(run.config)
     if run.kind != "pretrain" or run.method != "cic" or settings.get("options.representation") is False:
-        return None
+        return checked
     accuracy, chance, loss = (_at_the_end(curves.get(name)) for name in METRICS)
     if not math.isfinite(accuracy) or not chance > 0:
-        return None
+        return checked
     degenerate = degenerate_loss(number(settings.get("learning.batch")), number(settings.get("options.temperature")))
     stuck = settings.get("options.loss") == "released" and abs(loss - degenerate) < _NEAR
     return accuracy > TIMES_CHANCE * chance and not stuck
@@ -44,17 +52,36 @@ def degenerate_loss(batch: float, temperature: float) -> float:
     return math.log(batch - math.exp(2 / temperature))
 
 
-def unsound_notices(runs: Mapping[str, bool | None]) -> list[str]:
-    """Return a warning about the runs among these that are not sound, by name, if there are any."""
-    known = [name for name, sound in runs.items() if sound is not None]
-    unsound = [name for name in known if not runs[name]]
+def soundness(runs: Sequence[RunRecord]) -> dict[str, bool | None]:
+    """Return for each run by name whether it is sound. A finetuning is not if its pre-training is among `runs` and is
+    not."""
+    found = {run.name: is_sound(run, metrics(run, METRICS)[0] if run.method == "cic" else {}) for run in runs}
+    bad = {run.path.name for run in runs if run.kind == "pretrain" and found[run.name] is False}
+    for run in runs:
+        source = run.config.get("pretrained")
+        if isinstance(source, str) and Path(source).name in bad:
+            found[run.name] = False
+    return found
+
+
+def unsound_notices(runs: Sequence[RunRecord], sound: Mapping[str, bool | None]) -> list[str]:
+    """Return a warning about the runs that are not sound, if there are any."""
+    known = [run for run in runs if sound[run.name] is not None]
+    unsound = [run for run in known if not sound[run.name]]
     if not unsound:
         return []
+    reasons = Counter(reason for run in unsound for reason in run.failed_checks or ("skills at chance",))
+    listed = ", ".join(f"{reason} ({count})" for reason, count in reasons.most_common())
     return [
-        f"{len(unsound)} of {len(known)} CIC pre-trainings are not sound: skill accuracy is at most {TIMES_CHANCE:g} "
-        "times chance (collapsed, or too few updates), so comparisons with them are invalid. The released loss "
-        "collapses with small batches: use loss=infonce or a larger batch"
+        f"{len(known) - len(unsound)} of {len(known)} checked runs are sound; comparisons with the others are invalid: "
+        f"{listed}. problems in result.json has the remedies"
     ]
+
+
+def marked(label: str, names: Sequence[str], sound: Mapping[str, bool | None]) -> str:
+    """Return the label of a row, with the number of its runs that are not sound."""
+    bad = sum(sound.get(name) is False for name in names)
+    return f"{label} ({bad} of {len(names)} unsound)" if bad else label
 
 
 def _at_the_end(series: Series | None) -> float:

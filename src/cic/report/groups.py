@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from cic.core.paper_scores import TITLES
+from cic.report.collapse import marked, soundness, unsound_notices
 from cic.report.figures.style import Style, place, styles
 from cic.report.tables import count
 from cic.runs.records import RunRecord, flatten
@@ -22,7 +23,7 @@ from cic.runs.records import RunRecord, flatten
 BUDGET_KEYS = ("scale", "steps", "pretrain_steps")
 _HARMLESS = {"objective", "task", "domain", "seed", "pretrained", "pretrain_seed", "preset", "device", "threads"}
 _HARMLESS |= {"compile", "wandb", "log_every", "checkpoint_every", "milestones", "eval_every", "eval_episodes"}
-_HARMLESS |= {*BUDGET_KEYS}
+_HARMLESS |= {*BUDGET_KEYS, "pretrain_problems"}
 """Config keys that do not change the outcome of a run, or that are compared separately."""
 
 
@@ -84,7 +85,9 @@ def study(
     runs: Sequence[RunRecord], mix: bool, split: Sequence[str], notices: list[str], together: bool = False
 ) -> Study:
     """Group the runs; `notices` states which runs of a method are kept apart and why."""
-    grouper = _Grouper(_titles(runs), mix, split, notices)
+    sound = soundness(runs)
+    notices.extend(unsound_notices(runs, sound))
+    grouper = _Grouper(_titles(runs), mix, split, notices, sound)
     finetune, pretrain = ([run for run in runs if run.kind == kind] for kind in ("finetune", "pretrain"))
     parts = _by_budget(finetune)
     result = Study(budget=next(iter(parts)) if len(parts) == 1 else None)
@@ -143,6 +146,7 @@ class _Grouper:
     mix: bool
     split: Sequence[str]
     notices: list[str]
+    sound: Mapping[str, bool | None]
 
     def groups(self, runs: Sequence[RunRecord], suffix: Sequence[str] = ()) -> list[RunGroup]:
         """Return one group per method, or several if its runs must not be averaged; labels contain `suffix`."""
@@ -167,7 +171,8 @@ class _Grouper:
             )
         elif keys and self.mix:
             self.notices.append(f"{title}: runs that differ in {', '.join(keys)} are averaged because of --mix")
-        return [RunGroup(label, method, tuple(rows[label])) for label in labels]
+        names = {label: [run.name for run in rows[label]] for label in labels}
+        return [RunGroup(marked(label, names[label], self.sound), method, tuple(rows[label])) for label in labels]
 
 
 def _rows(

@@ -38,7 +38,7 @@ HEADINGS = {
     "media": "Pictures and films",
     "runs": "Runs",
 }
-_DIFFER_BY_DESIGN = {"seed", "task", "domain", "objective", "pretrained", "pretrain_seed"}
+_DIFFER_BY_DESIGN = {"seed", "task", "domain", "objective", "pretrained", "pretrain_seed", "pretrain_problems"}
 _CAPTIONS = {
     "skills.png": "trajectory of each skill",
     "starts.png": "the same skill from several initial states",

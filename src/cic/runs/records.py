@@ -53,6 +53,8 @@ class RunRecord:
     """The folder of the study's tables that the record comes from; None for a run folder."""
     minutes: float = math.nan
     """How long the run took, if its tables contain it."""
+    sound: bool | None = None
+    """Whether it passed all validity checks, if its tables contain it."""
 
     @property
     def method(self) -> str:
@@ -82,6 +84,13 @@ class RunRecord:
     @property
     def domain(self) -> str:
         return plain(self.config.get("domain") or split_task(self.task)[0])
+
+    @property
+    def failed_checks(self) -> tuple[str, ...]:
+        """Validity checks (`cic.training.validity`) that the run or its pre-training failed."""
+        own, before = (self.result or {}).get("problems"), self.config.get("pretrain_problems")
+        found = [*(own if isinstance(own, dict) else ()), *(before if isinstance(before, list | tuple) else ())]
+        return tuple(dict.fromkeys(map(plain, found)))
 
     @property
     def finished(self) -> bool:
@@ -189,11 +198,10 @@ def _from_row(folder: Path, study: str, row: dict[str, str]) -> RunRecord | str:
     step = study_tables.from_cell(row.get("step") or "0")
     progress = {"state": plain(row.get("state") or "unknown"), "step": integer(step), "result": result}
     found = _record(folder / own, f"{study}/{own}" if study else own, header, progress)
-    return (
-        found
-        if isinstance(found, str)
-        else replace(found, tables=folder, minutes=study_tables.to_float(row.get("minutes") or ""))
-    )
+    if isinstance(found, str):
+        return found
+    sound = {"true": True, "false": False}.get(row.get("sound") or "")
+    return replace(found, tables=folder, minutes=study_tables.to_float(row.get("minutes") or ""), sound=sound)
 
 
 def _record(folder: Path, name: str, header: dict[str, Any], progress: dict[str, Any]) -> RunRecord | str:

@@ -36,6 +36,7 @@ from cic.training.script import Call, Cursor, Script, Segment, Stage
 from cic.training.settings import LoopConfig
 from cic.training.signals import StopRequest
 from cic.training.skill_schedule import SkillSchedule
+from cic.training.validity import Problems, exempt_checks
 
 HEARTBEAT = 30.0  # seconds between two updates of status.json
 TRAIN_METRICS_SHOWN = {"reward/intrinsic": "intrinsic", "train/return": "return", "coverage/fraction": "coverage"}
@@ -121,8 +122,8 @@ class Loop(Generic[C]):
         self.running_return = np.zeros((len(self._returns), num_envs))
         self.finished_return = np.zeros(len(self._returns))
         self.finished_count = np.zeros(1, np.int64)
-        self.problems: dict[str, str] = {}
-        """What the objective's metrics showed to be wrong, such as a collapsed representation: name and message."""
+        self.problems = Problems(self.replay.gamma**self.replay.nstep, exempt_checks(agent))
+        """What the metrics showed to be wrong, such as a collapsed representation."""
         self._outcome: dict[str, Any] | None = None  # of the segment that is being executed
         self._result: dict[str, Any] | None = None
         self._saved_at = -1
@@ -228,9 +229,7 @@ class Loop(Generic[C]):
 
     def _finish(self) -> dict[str, Any]:
         if self._result is None:
-            self._result = self.cursor.result | {"step": self.step}
-            if self.problems:
-                self._result["problems"] = self.problems
+            self._result = self.cursor.result | {"step": self.step, "problems": self.problems.found}
             self.checkpoint()
         self.run.write_result(self._result)
         self.run.write_status("finished", self.step)
@@ -320,9 +319,9 @@ class Loop(Generic[C]):
         updated = self._updated_at == self.step
         numbers = {name: float(value) for name, value in self._metrics.items()} if updated else {}
         self.require_finite(numbers)  # before the diagnosis, whose eigenvalues exist only for finite values
-        if updated and self.config.intrinsic:
+        if updated:
             assert self._batch is not None
-            found = self.agent.objective.diagnose(self.agent.encode(self._batch, detached=True))
+            found = self.agent.diagnose(self._batch, intrinsic=self.config.intrinsic)
             numbers |= {name: float(value) for name, value in found.items()}
             self._report_problems(numbers)
         if self.coverage is not None:
@@ -342,11 +341,10 @@ class Loop(Generic[C]):
         self._write_heartbeat()
 
     def _report_problems(self, numbers: dict[str, float]) -> None:
-        """Warn of each problem once; it is also part of the result."""
-        for name, message in self.agent.objective.problems(numbers).items():
-            if name not in self.problems:
-                self.problems[name] = f"{message} (step {self.step:,})"
-                warnings.warn(self.problems[name], stacklevel=2)
+        """Warn of each problem once; those that last are part of the result."""
+        own = self.agent.objective.problems(numbers) if self.config.intrinsic else {}
+        for message in self.problems.update(numbers, own, self.step, self.step / self.config.steps):
+            warnings.warn(message, stacklevel=2)
 
     def write_metrics(self, numbers: dict[str, float]) -> None:
         self.logs.write({"step": self.step, "update": self.updates} | numbers)
@@ -396,7 +394,7 @@ class Loop(Generic[C]):
             "rng": self.rng.bit_generator.state,
             "script": self.cursor.state(),
             "outcome": self._outcome,
-            "problems": self.problems,
+            "problems": self.problems.state(),
             "result": self._result,
         }
         self.run.save_checkpoint(self.step, tensors, self._arrays(), state, (self.logs.metrics, self.logs.timing))
@@ -444,7 +442,7 @@ class Loop(Generic[C]):
         self.rng.bit_generator.state = state["rng"]
         checkpoint_checks.need(isinstance(state["result"], dict | None), "result must be an object")
         self._result, self._saved_at = state["result"], self.step
-        self.problems = checkpoint_checks.texts(state["problems"], "problems")
+        self.problems.restore(state["problems"])
         if self._result is None:
             self.cursor.restore(state["script"])
             self._outcome = checkpoint_checks.segment_outcome(state["outcome"])

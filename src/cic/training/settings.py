@@ -249,6 +249,8 @@ class FinetuneConfig(FinetuneSettings[L], Generic[O, L]):
     """The folder of the pre-training as it was given. It is only a record: the weights are in this run's folder."""
     pretrain_steps: int
     pretrain_seed: int | None
+    pretrain_problems: tuple[str, ...] = ()
+    """Validity checks that the pre-training failed."""
     options: O
 
 

@@ -66,6 +66,10 @@ class APS(Objective):
     def make_critic(self) -> Critic:
         return SuccessorCritic(self.policy_input_dim, self.spaces.action, self.hidden, out=self.options.skill_dim)
 
+    def embed(self, obs: Tensor) -> Tensor:
+        embedded: Tensor = self.features(obs)
+        return embedded
+
     def loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         loss = -(F.normalize(self.features(batch.next_obs), dim=1) * batch.skill).sum(dim=1).mean()
         return loss, {"representation/loss": loss.detach()}

@@ -50,6 +50,10 @@ class APT(Objective):
         self.inverse_model = mlp(2 * width, hidden, spaces.action)
         self.apply(orthogonal_init)
 
+    def embed(self, obs: Tensor) -> Tensor:
+        embedded: Tensor = self.trunk(obs)
+        return embedded
+
     def loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         here, there = self.trunk(batch.obs), self.trunk(batch.next_obs)
         predicted = self.forward_model(torch.cat([here, batch.action], dim=1))

@@ -243,6 +243,15 @@ class Objective(nn.Module):
         """
         return {}
 
+    @property
+    def exempt(self) -> frozenset[str]:
+        """Names of the checks of `cic.training.validity` that do not apply to this method."""
+        return frozenset()
+
+    def embed(self, obs: Tensor) -> Tensor | None:
+        """Return the embedding (N, D) of observations whose rank is checked; None for methods without one."""
+        return None
+
     def confidence(self, batch: Batch) -> Tensor | None:
         """Return the probability (B, 1) that the discriminator assigns to the skill of each transition.
 

@@ -69,6 +69,10 @@ class BeCL(Objective):
     def needs(self) -> Needs:
         return Needs(batches=self.options.contrastive_batches)
 
+    def embed(self, obs: Tensor) -> Tensor:
+        embedded: Tensor = self.embedding(obs)
+        return embedded
+
     def loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         likeness, paired = self._likeness(batch)
         loss = -(likeness.log() * paired).sum() / paired.sum().clamp_min(1)

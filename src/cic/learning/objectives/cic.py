@@ -29,7 +29,7 @@ from cic.core.config import require
 from cic.core.types import Batch, Metrics, Spaces
 from cic.learning.networks import mlp, orthogonal_init
 from cic.learning.objectives.base import Objective, SkillSpace, register
-from cic.learning.particles import RunningStatistics, effective_rank, knn_distances
+from cic.learning.particles import RunningStatistics, knn_distances
 
 DIRECTIONS = 8  # numbers of a skill that state a direction
 CHANCE_HITS = 8  # correct guesses in a batch that chance explains: it guesses one on average
@@ -233,6 +233,14 @@ class CIC(Objective):
 
     # ---- the rest ----------------------------------------------------------------------------------------------
 
+    @property
+    def exempt(self) -> frozenset[str]:
+        return frozenset() if self.options.representation else frozenset({"skills at chance"})
+
+    def embed(self, obs: Tensor) -> Tensor:
+        embedded: Tensor = self.state(obs)
+        return embedded
+
     @torch.no_grad()
     def diagnose(self, batch: Batch) -> Metrics:
         similarity = self._similarities(batch)[0]
@@ -241,7 +249,6 @@ class CIC(Objective):
             "skill/accuracy": hits.float().mean(),  # of naming the transition's skill among the batch's
             "skill/chance": torch.tensor(1 / len(similarity)),
             "contrast/cosine": similarity.mean(),  # of all skills with all transitions; −1 is a collapse
-            "embedding/effective_rank": effective_rank(self.state(batch.next_obs)),
         }
 
     def problems(self, numbers: Mapping[str, float]) -> dict[str, str]:

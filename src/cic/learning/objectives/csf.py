@@ -75,6 +75,10 @@ class CSF(Objective):
     def prepare(self, batch: Batch, generator: torch.Generator) -> Batch:
         return batch.with_extras(negatives=self.skills.draw(self.options.negatives, generator))
 
+    def embed(self, obs: Tensor) -> Tensor:
+        embedded: Tensor = self.latent(obs)
+        return embedded
+
     def loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         step = self._step(batch)
         along = (step * batch.skill).sum(dim=1)

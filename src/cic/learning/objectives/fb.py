@@ -157,6 +157,13 @@ class FB(Objective):
         mixed = torch.rand(count, 1, generator=generator, device=device) < self.options.mixed_skills
         return batch._replace(skill=torch.where(mixed, self._backward(batch.obs[order]), drawn))
 
+    @property
+    def exempt(self) -> frozenset[str]:
+        return frozenset({"no reward"})  # the critic's own loss takes its place
+
+    def embed(self, obs: Tensor) -> Tensor:
+        return self._backward(obs)
+
     @torch.no_grad()
     def reward(self, batch: Batch) -> Tensor:
         return torch.zeros_like(batch.skill)

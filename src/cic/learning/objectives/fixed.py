@@ -19,5 +19,9 @@ class Fixed(Objective):
 
     title = "Fixed"
 
+    @property
+    def exempt(self) -> frozenset[str]:
+        return frozenset({"constant reward"})
+
     def reward(self, batch: Batch) -> Tensor:
         return torch.ones_like(batch.reward)

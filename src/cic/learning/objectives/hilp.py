@@ -151,6 +151,9 @@ class HILP(Objective):
         features: Tensor = self.latents[0](obs) - self.centre
         return features
 
+    def embed(self, obs: Tensor) -> Tensor:
+        return self._features(obs)
+
     @torch.no_grad()
     def infer_skill(self, next_obs: Tensor, reward: Tensor) -> Tensor | None:
         direction = least_squares(self._features(next_obs), reward, RIDGE)

@@ -96,6 +96,10 @@ class LSD(Objective):
     def needs(self) -> Needs:
         return Needs(nstep=1)
 
+    def embed(self, obs: Tensor) -> Tensor:
+        embedded: Tensor = self.latent(obs)
+        return embedded
+
     def loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         loss = -self._along(batch).mean()
         return loss, {"representation/loss": loss.detach()}

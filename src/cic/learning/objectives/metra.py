@@ -87,6 +87,10 @@ class METRA(Objective):
             {"params": [self.log_dual], "lr": self.options.dual_lr},
         ]
 
+    def embed(self, obs: Tensor) -> Tensor:
+        embedded: Tensor = self.latent(obs)
+        return embedded
+
     def loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         step, along = self._travel(batch)
         squares = step.square()

@@ -97,6 +97,10 @@ class Proto(Objective):
         levels = torch.rand(self.options.prototypes, 1, generator=generator, device=batch.obs.device)
         return batch.with_extras(levels=levels)
 
+    def embed(self, obs: Tensor) -> Tensor:
+        embedded: Tensor = self.predictor(obs)
+        return embedded
+
     def loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         temperature, prototypes = self.options.temperature, self.prototypes.T
         online = F.normalize(self.projector(self.predictor(batch.obs)), dim=1) / temperature

@@ -15,6 +15,7 @@ fresh noise in the VAE, as for every other method; URLB reuses the errors from b
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -26,6 +27,8 @@ from cic.core.config import require
 from cic.core.types import Batch, Metrics, Spaces
 from cic.learning.networks import mlp, orthogonal_init
 from cic.learning.objectives.base import Objective, SkillSpace, register
+
+LEAST_KL = 0.05  # nats per transition, below which the code of the VAE is the same for all
 
 
 class VAE(nn.Module):
@@ -120,6 +123,16 @@ class SMM(Objective):
         sign = 1 if self.options.skill_term == "urlb" else -1
         reward: Tensor = novelty + math.log(self.options.skill_dim) + sign * self._cross_entropy(batch)
         return reward.unsqueeze(1)
+
+    def problems(self, numbers: Mapping[str, float]) -> dict[str, str]:
+        """Detect a code of the VAE that does not depend on its input: the reward is the distance from the mean."""
+        if numbers.get("density/kl", math.inf) >= LEAST_KL:
+            return {}
+        message = (
+            f"SMM's VAE contains no information (KL {numbers['density/kl']:.1e}): it returns the mean observation, so "
+            "the reward is the squared distance from it, not the novelty of a state; use vae_beta=0.005"
+        )
+        return {"VAE without information": message}
 
     @torch.no_grad()
     def confidence(self, batch: Batch) -> Tensor:

@@ -65,6 +65,10 @@ class VISR(Objective):
     def make_critic(self) -> Critic:
         return SuccessorCritic(self.policy_input_dim, self.spaces.action, self.hidden, out=self.options.skill_dim)
 
+    def embed(self, obs: Tensor) -> Tensor:
+        embedded: Tensor = self.features(obs)
+        return embedded
+
     def loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         loss = -(self._unit_features(batch.next_obs) * batch.skill).sum(dim=1).mean()
         return loss, {"representation/loss": loss.detach()}
