@@ -170,3 +170,13 @@ def test_such_skills_are_searched_for_at_random_and_begin_on_the_first_axis(kind
         make_search(Problem(space, SearchConfig(), 100), "grid")
     np.testing.assert_array_equal(default_skill(space), [1, 0, 0])
     np.testing.assert_array_equal(default_skill(SkillSpace("sphere", 2, radius=3.0)), [3, 0])
+
+
+@pytest.mark.parametrize("drawn_by", [by_numpy, by_torch])
+def test_a_share_of_a_sphere_is_single_axes(drawn_by: Draw) -> None:
+    skills = drawn_by(SkillSpace("sphere", 4, single=0.3), COUNT, 0)
+    np.testing.assert_allclose(np.linalg.norm(skills, axis=1), 1, rtol=1e-5)
+    single = np.count_nonzero(skills, axis=1) == 1
+    assert abs(single.mean() - 0.3) < 0.02
+    shares = [np.mean(skills[single] == sign, axis=0) for sign in (-1, 1)]
+    np.testing.assert_allclose(shares, 1 / 8, atol=0.01)

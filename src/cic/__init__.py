@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cic import data, envs
     from cic.api import evaluate, finetune, infer, load, pretrain, reach, resume
     from cic.core.errors import UserError
+    from cic.core.named_quantities import NamedQuantity
     from cic.envs import register_env
     from cic.experiments.all_experiments import experiments
     from cic.experiments.reproduction import reproduce, reproduce_plan
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "cic.api": ("evaluate", "finetune", "infer", "load", "pretrain", "reach", "resume"),
     "cic.core.errors": ("UserError",),
+    "cic.core.named_quantities": ("NamedQuantity",),
     "cic.envs": ("register_env",),
     "cic.experiments.reproduction": ("reproduce", "reproduce_plan"),
     "cic.export": ("export_data", "export_policy"),
@@ -50,6 +52,7 @@ _PACKAGES = ("data", "envs", "experiments", "explore", "report", "runs", "sweep"
 """Packages in the API. All but `data` and `envs` can be called: `cic.report(…)`, see `cic.core.callable_package`."""
 
 __all__ = [
+    "NamedQuantity",
     "Objective",
     "SkillSpace",
     "UserError",

@@ -15,7 +15,7 @@ from cic.core.errors import Interrupted
 from cic.runs.folder import Run
 from cic.training.settings import override, pretrain_defaults
 
-METHODS = ["becl", "csf", "dads", "fb", "hilp", "lsd", "metra", "ssn4hrl", "valor", "vic", "visr"]
+METHODS = ["becl", "csf", "dads", "fb", "hilp", "lsd", "metra", "ssn4hrl", "steer", "valor", "vic", "visr"]
 SMALL: dict[str, Any] = {"steps": 130, "warmup": 60, "hidden": 8, "batch": 8, "checkpoint_every": 1_000}
 
 

@@ -94,7 +94,7 @@ def flags_of(cls: type) -> list[Flag]:
         default = field.default if field.default_factory is MISSING else field.default_factory()
         if dataclasses.is_dataclass(hint):
             found += flags_of(hint)  # type: ignore[arg-type]
-        elif not isinstance(hint, TypeVar):
+        elif not (isinstance(hint, TypeVar) or _is_record_list(hint)):
             flag = _typed(field.name, hint)
             default = REQUIRED if default is MISSING else default
             positional = field.metadata.get("positional", False)
@@ -114,6 +114,11 @@ def build(cls: type[T], given: Mapping[str, Any]) -> T:
         elif field.name in given:
             values[field.name] = given[field.name]
     return cls(**values)
+
+
+def _is_record_list(hint: Any) -> bool:
+    """Whether a field holds dataclasses, which have no spelling as a flag."""
+    return get_origin(hint) is tuple and dataclasses.is_dataclass(get_args(hint)[0])
 
 
 def _typed(name: str, hint: Any) -> Flag:

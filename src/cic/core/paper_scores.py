@@ -35,6 +35,7 @@ TITLES = {
     "becl": "BeCL",
     "fb": "FB",
     "hilp": "HILP",
+    "steer": "Steer",
 }
 """Name → title, in the order of the paper's table of raw scores, which is the order everywhere; `fixed` is ours, and
 what follows it are methods that the paper names without running them and methods that came after it."""

@@ -7,7 +7,7 @@ built-in environments with Gymnasium.
 from __future__ import annotations
 
 from cic.envs.catalogue import DOMAINS, DomainInfo
-from cic.envs.registry import make, register_env, split_name, would_run
+from cic.envs.registry import make, named_quantities, register_env, split_name, would_run
 
 
 def domains() -> dict[str, DomainInfo]:
@@ -35,4 +35,14 @@ def tasks(name: str) -> tuple[str, ...]:
     return () if domain is None else domain.tasks
 
 
-__all__ = ["DomainInfo", "domain_of", "domains", "make", "register_env", "split_name", "tasks", "would_run"]
+__all__ = [
+    "DomainInfo",
+    "domain_of",
+    "domains",
+    "make",
+    "named_quantities",
+    "register_env",
+    "split_name",
+    "tasks",
+    "would_run",
+]

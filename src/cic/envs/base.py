@@ -17,6 +17,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from cic.core.errors import UserError
+from cic.core.named_quantities import Quantities
 from cic.core.spaces import Layout
 from cic.core.types import Array, Spaces
 from cic.envs.catalogue import Quantity, View
@@ -50,6 +51,8 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
     tasks: tuple[str, ...]
     episode_length: int | None
     coverage: tuple[Quantity, ...] | None
+    quantities: Quantities = ()
+    """The named quantities; empty if the environment names none."""
     drawing: tuple[View, ...] = ()
     """The plots of an episode; empty if none are known."""
     exact_state = True

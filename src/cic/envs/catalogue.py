@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from cic.core.named_quantities import NamedQuantity, Quantities
 from cic.core.paper_scores import experts
 
 
@@ -61,12 +62,63 @@ class DomainInfo(NamedTuple):
     """The entries of the observation with the position of the body, if any."""
     cell: float | None = None
     """The side length of the cells of that plane in which papers count coverage, if they do."""
+    quantities: Quantities = ()
+    """What the objective `steer` commands and prompts name."""
 
     @property
     def experts(self) -> dict[str, float | None]:
         """The score of an expert on each task, which normalises returns; None if unknown."""
         return {task: experts().get(f"{self.name}-{task}") for task in self.tasks}
 
+
+_WALKER = (
+    NamedQuantity("speed", "obs[16]", "m/s", 3.0, low=-3.0, high=3.0),
+    NamedQuantity("upright", "obs[0]", "", 1.0, squash=False, low=-1.0, high=1.0),
+    NamedQuantity("height", "obs[14]", "m", 0.6, 0.7, squash=False, low=0.0, high=1.6),
+    NamedQuantity("spin", "obs[17]", "rad/s", 5.0, low=-10.0, high=10.0),
+)
+_QUADRUPED = (
+    NamedQuantity("speed", "obs[44]", "m/s", 2.0, low=-3.0, high=3.0),
+    NamedQuantity("sideways", "obs[45]", "m/s", 2.0, low=-3.0, high=3.0),
+    NamedQuantity("upright", "obs[47]", "", 1.0, squash=False, low=-1.0, high=1.0),
+    NamedQuantity("turn", "obs[53]", "rad/s", 2.0, low=-4.0, high=4.0),
+)
+_JACO = (
+    NamedQuantity("hand_x", "obs[30]", "m", 0.4, squash=False, low=-0.4, high=0.4),
+    NamedQuantity("hand_y", "obs[31]", "m", 0.4, squash=False, low=-0.4, high=0.4),
+    NamedQuantity("hand_z", "obs[32]", "m", 0.3, 0.3, squash=False, low=0.0, high=0.6),
+    NamedQuantity(
+        "away", "obs[30] ** 2 + obs[31] ** 2 + (obs[32] - 0.3) ** 2", "m²", 0.15, 0.15, squash=False, low=0.0, high=0.3
+    ),
+)
+_POINT_MASS = (
+    NamedQuantity("x", "obs[0]", "m", 0.3, squash=False, low=-0.3, high=0.3),
+    NamedQuantity("y", "obs[1]", "m", 0.3, squash=False, low=-0.3, high=0.3),
+    NamedQuantity("away", "obs[0] ** 2 + obs[1] ** 2", "m²", 0.09, 0.09, squash=False, low=0.0, high=0.18),
+)
+_HOPPER = (
+    NamedQuantity("speed", "obs[6]", "m/s", 2.0, low=-3.0, high=3.0),
+    NamedQuantity("upright", "cos(obs[1])", "", 1.0, squash=False, low=-1.0, high=1.0),
+    NamedQuantity("height", "obs[0]", "m", 0.5, -0.5, low=-1.0, high=1.0),
+    NamedQuantity("spin", "obs[8]", "rad/s", 5.0, low=-10.0, high=10.0),
+)
+_GRIDWORLD = (
+    NamedQuantity("x", "obs[0]", "", 1.0, squash=False, low=-1.0, high=1.0),
+    NamedQuantity("y", "obs[1]", "", 1.0, squash=False, low=-1.0, high=1.0),
+    NamedQuantity("away", "obs[0] ** 2 + obs[1] ** 2", "", 1.0, 1.0, squash=False, low=0.0, high=2.0),
+)
+_ANT = (
+    NamedQuantity("speed_x", "0.8 * obs[15]", "m/s", 1.0, low=-3.0, high=3.0),
+    NamedQuantity("speed_y", "0.8 * obs[16]", "m/s", 1.0, low=-3.0, high=3.0),
+    NamedQuantity("upright", "1 - 2 * (obs[4] ** 2 + obs[5] ** 2)", "", 1.0, squash=False, low=-1.0, high=1.0),
+    NamedQuantity("turn", "1.85 * obs[20]", "rad/s", 2.0, low=-4.0, high=4.0),
+)
+_HALF_CHEETAH = (
+    NamedQuantity("speed", "0.75 * obs[9]", "m/s", 3.0, low=-6.0, high=6.0),
+    NamedQuantity("upright", "cos(obs[2])", "", 1.0, squash=False, low=-1.0, high=1.0),
+    NamedQuantity("spin", "1.6 * obs[11]", "rad/s", 5.0, low=-10.0, high=10.0),
+    NamedQuantity("height", "obs[1]", "m", 0.3, low=-0.6, high=0.6),
+)
 
 DOMAINS = {
     info.name: info
@@ -84,6 +136,7 @@ DOMAINS = {
             ),
             "planar biped (URLB)",
             "cic.envs.suite.walker",
+            quantities=_WALKER,
         ),
         DomainInfo(
             "quadruped",
@@ -98,6 +151,7 @@ DOMAINS = {
             ),
             "four-legged ant-like body (URLB)",
             "cic.envs.suite.quadruped",
+            quantities=_QUADRUPED,
         ),
         DomainInfo(
             "jaco",
@@ -112,6 +166,7 @@ DOMAINS = {
             ),
             "robot arm with a hand, reaching for a brick (URLB)",
             "cic.envs.suite.jaco",
+            quantities=_JACO,
         ),
         DomainInfo(
             "point_mass",
@@ -123,6 +178,7 @@ DOMAINS = {
             "a ball pushed about a square",
             "cic.envs.suite.point_mass",
             plane=(0, 1),
+            quantities=_POINT_MASS,
         ),
         DomainInfo(
             "hopper",
@@ -133,6 +189,7 @@ DOMAINS = {
             (Quantity("height", "m", (0,), -1.0, 1.0), Quantity("torso angle", "rad", (1,), -6.3, 6.3)),
             "planar one-legged body",
             "cic.envs.suite.hopper",
+            quantities=_HOPPER,
         ),
         DomainInfo(
             "gridworld",
@@ -144,6 +201,7 @@ DOMAINS = {
             "10×10 cells, four moves",
             "cic.envs.gridworld",
             plane=(0, 1),
+            quantities=_GRIDWORLD,
         ),
         DomainInfo(
             "ant",
@@ -156,6 +214,7 @@ DOMAINS = {
             "cic.envs.suite.ant",
             plane=(0, 1),
             cell=1.0,
+            quantities=_ANT,
         ),
         DomainInfo(
             "half_cheetah",
@@ -168,6 +227,7 @@ DOMAINS = {
             "cic.envs.suite.half_cheetah",
             plane=(0,),
             cell=1.0,
+            quantities=_HALF_CHEETAH,
         ),
     )
 }

@@ -39,6 +39,7 @@ class Gridworld(VectorEnv):
         super().__init__(name, info.obs, info.action, num_envs, -1.0, 1.0)
         self.domain, self.task, self.tasks = info.name, task, info.tasks
         self.episode_length, self.coverage = info.episode_length, info.coverage
+        self.quantities = info.quantities
         self.drawing = (View(_PLACES[1], _PLACES[0], "the board"),)
         self._cells = np.zeros((self.num_envs, 2), np.int64)
         self._random = [np.random.RandomState(s) for s in self._seeds(seed)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +14,16 @@ from cic.core.imports import HINT
 from cic.envs.catalogue import DOMAINS, names
 
 if TYPE_CHECKING:
+    from cic.core.named_quantities import Quantities
     from cic.envs.base import VectorEnv
+    from cic.envs.given_quantities import GivenQuantities
 
 GYMNASIUM = "gymnasium:"
 _LONGEST_NAME = 1_000
 _LARGEST_EPISODE, _LARGEST_INTEGER, _LARGEST_FLOAT = 100_000, 100, 1e6
 """Limits of the arguments that an untrusted name may pass: steps of an episode, whole numbers such as `frame_skip`."""
 _OWN: dict[str, Callable[[], Any]] = {}
+_QUANTITIES: dict[str, GivenQuantities] = {}
 
 
 def make(
@@ -66,19 +69,23 @@ def make(
     return env
 
 
-def register_env(name: str, factory: Callable[[], Any]) -> None:
+def register_env(name: str, factory: Callable[[], Any], quantities: GivenQuantities | None = None) -> None:
     """Register an environment of your own.
 
     Args:
         name: The name for `cic.pretrain(name)`, `cic.finetune(None, name)` and `cic.envs.make(name)`.
         factory: A function without arguments that returns a new `gymnasium.Env` or `dm_env.Environment`. It is called
             once per parallel environment.
+        quantities: What the objective `steer` commands and prompts name: a name for each index of the flattened
+            observation, formula (`"obs[0]"`, `"position[1] ** 2"` for an entry of a Dict), `cic.NamedQuantity`, or
+            function of the environment's observation. Values of functions become entries of the observation.
+            By default all entries.
 
     Example:
         ```python
         import gymnasium
 
-        cic.register_env("pendulum", lambda: gymnasium.make("Pendulum-v1"))
+        cic.register_env("pendulum", lambda: gymnasium.make("Pendulum-v1"), quantities={"raised": 0, "spin": 2})
         cic.pretrain("pendulum", scale="smoke", out="runs/pendulum", quiet=True)
         ```
     """
@@ -86,7 +93,34 @@ def register_env(name: str, factory: Callable[[], Any]) -> None:
         raise UserError(f"{name!r} cannot be the name of your own environment: it is empty or already taken")
     if not callable(factory):
         raise UserError(f'register_env("{name}", …) needs a function without arguments that makes the environment')
+    if quantities is not None and not isinstance(quantities, Mapping):
+        raise UserError(f"the quantities of {name} must be a dict of names, not {type(quantities).__name__}")
     _OWN[name] = factory
+    _QUANTITIES[name] = dict(quantities or {})
+
+
+def named_quantities(name: str) -> Quantities:
+    """List the named quantities of an environment. One that is not built in is made for that.
+
+    Args:
+        name: As in `make`.
+
+    Returns:
+        The quantities, in the order of the skills of the objective `steer`.
+
+    Example:
+        ```python
+        print([quantity.label for quantity in cic.envs.named_quantities("walker")])
+        ```
+    """
+    domain, _ = split_name(name)
+    if domain in DOMAINS:
+        return DOMAINS[domain].quantities
+    env = make(name)
+    try:
+        return env.quantities
+    finally:
+        env.close()
 
 
 def split_name(name: str) -> tuple[str, str | None]:
@@ -135,9 +169,17 @@ def _is_harmless(key: str, value: Any) -> bool:
 
 
 def _foreign(name: str, factory: Callable[[], Any], num_envs: int, seed: int, timeout: float) -> VectorEnv:
+    from cic.envs.given_quantities import observing_functions, resolve
     from cic.envs.gym import GymEnv
 
-    return GymEnv(name, factory, num_envs, seed, timeout)
+    given = _QUANTITIES.get(name, {})
+    env = GymEnv(name, observing_functions(factory, given), num_envs, seed, timeout)
+    try:
+        env.quantities = resolve(name, given, env.entry_names())
+    except BaseException:
+        env.close()
+        raise
+    return env
 
 
 def _gymnasium_make(id: str, arguments: dict[str, Any]) -> Any:

@@ -314,11 +314,12 @@ def _scale(scale: str, kind: str, learner: str, recommended: dict[str, Any] | No
     return settings | {"learning": get_learner(learner).Config(**learning)}
 
 
-def _plane(domain: str, options: Any) -> dict[str, Any]:
-    """Return the default of the option `plane`, for methods that have it and domains that define it."""
+def _domain_options(domain: str, options: Any) -> dict[str, Any]:
+    """Return the defaults of the options `plane` and `quantities`, for methods that have them, from the domain."""
+    names = {one.name for one in dataclasses.fields(options)}
     known = envs.domains().get(domain)
-    asked = any(one.name == "plane" for one in dataclasses.fields(options))
-    return {"plane": known.plane} if asked and known is not None and known.plane else {}
+    found: dict[str, Any] = {"plane": known.plane} if "plane" in names and known is not None and known.plane else {}
+    return found | ({"quantities": envs.named_quantities(domain)} if "quantities" in names else {})
 
 
 def pretrain_defaults(
@@ -329,7 +330,7 @@ def pretrain_defaults(
     preset = preset or next(iter(cls.presets))
     if preset not in cls.presets:
         raise unknown(f"preset of {objective}", preset, cls.presets)
-    options = cls.Options(**_plane(domain, cls.Options) | cls.scales.get(scale, {}) | cls.presets[preset])
+    options = cls.Options(**_domain_options(domain, cls.Options) | cls.scales.get(scale, {}) | cls.presets[preset])
     recommended = cls.recommended.get(preset, {})
     wanted = recommended.get("learner", "ddpg")
     chosen = learner or wanted

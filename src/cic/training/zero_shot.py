@@ -37,7 +37,7 @@ class Labelled:
 
 def require_inference(agent: Agent, count: int, name: str) -> None:
     if type(agent.objective).infer_skill is Objective.infer_skill:
-        raise UserError(f"{name} cannot infer a skill from rewards: choose a run of aps, visr, csf, fb or hilp")
+        raise UserError(f"{name} cannot infer a skill from rewards: choose a run of aps, visr, csf, fb, hilp or steer")
     if count < 1:
         raise UserError(f"states must be at least 1, not {count}")
 

@@ -31,6 +31,7 @@ class SuiteEnv(VectorEnv):
         super().__init__(name, info.obs, info.action, num_envs)
         self.domain, self.task, self.tasks = info.name, domain.task, info.tasks
         self.episode_length, self.coverage = info.episode_length, info.coverage
+        self.quantities = info.quantities
         self.drawing, self.ghosts = domain.drawing, domain.ghosts
         self._suite, self._length = domain, info.episode_length
         self._random = [np.random.RandomState(s) for s in self._seeds(seed)]

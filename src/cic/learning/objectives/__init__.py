@@ -19,6 +19,7 @@ from cic.learning.objectives import (  # noqa: F401  registers
     rnd,
     smm,
     ssn4hrl,
+    steer,
     task_reward,
     valor,
     vic,

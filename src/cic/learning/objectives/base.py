@@ -51,6 +51,8 @@ class SkillSpace:
     """Radius of the sphere."""
     active: int | None = None
     """Only the first so many one-hot skills are sampled; None means all."""
+    single: float = 0.0
+    """Share of the skills of a sphere that are a single axis with a random sign."""
 
     def sample(self, count: int, rng: np.random.Generator) -> Array:
         """Sample skills (count, dim) from the prior: uniform, or normal for the kind `normal`."""
@@ -62,6 +64,9 @@ class SkillSpace:
             normal = rng.standard_normal((count, self.dim), dtype=np.float32)
             if self.kind == "normal":
                 return normal
+            if self.single:
+                alone = rng.random((count, 1)) < self.single
+                normal = np.where(alone, normal * np.eye(self.dim)[rng.integers(self.dim, size=count)], normal)
             return np.asarray(self.radius * normal / np.linalg.norm(normal, axis=1, keepdims=True), np.float32)
         if self.kind == "onehot":
             return np.eye(self.dim, dtype=np.float32)[rng.integers(self.active or self.dim, size=count)]
@@ -109,7 +114,13 @@ class SkillSpace:
             return 2 * torch.rand(count, self.dim, generator=generator, device=device) - 1
         if self.kind in ("normal", "sphere"):
             normal = torch.randn(count, self.dim, generator=generator, device=device)
-            return normal if self.kind == "normal" else self.radius * F.normalize(normal, dim=1)
+            if self.kind == "normal":
+                return normal
+            if self.single:
+                alone = torch.rand(count, 1, generator=generator, device=device) < self.single
+                axis = torch.randint(self.dim, (count,), generator=generator, device=device)
+                normal = torch.where(alone, normal * F.one_hot(axis, self.dim), normal)
+            return self.radius * F.normalize(normal, dim=1)
         if self.kind == "onehot":
             corner = torch.randint(self.active or self.dim, (count,), generator=generator, device=device)
             return F.one_hot(corner, self.dim).float()
