@@ -552,7 +552,13 @@ def _parts(config: Any) -> tuple[Agent, VectorEnv]:
     """Make the agent and the environments, after a check that they fit into memory."""
     check_numbers(config)
     torch.set_num_threads(config.threads)  # before the first weights: threads decide the last bits of their QR
-    env = envs.make(config.environment, num_envs=config.num_envs, seed=config.seed, timeout=config.env_timeout)
+    env = envs.make(
+        config.environment,
+        num_envs=config.num_envs,
+        seed=config.seed,
+        timeout=config.env_timeout,
+        workers=config.workers,
+    )
     try:
         check_memory(config, env.spaces, len(env.tasks))
         agent = make_agent(config, env.spaces)

@@ -67,7 +67,7 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
         low: float | Array = -np.inf,
         high: float | Array = np.inf,
     ) -> None:
-        _check_num_envs(num_envs)
+        check_num_envs(num_envs)
         self.name, self.num_envs = name, int(num_envs)
         self.single_observation_space = gymnasium.spaces.Box(low, high, (obs,), np.float32)
         self.single_action_space = gymnasium.spaces.Box(-1.0, 1.0, (action,), np.float32)
@@ -246,7 +246,8 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
         return f"<{self.name}, num_envs={self.num_envs}>"
 
 
-def _check_num_envs(num_envs: Any) -> None:
+def check_num_envs(num_envs: Any) -> None:
+    """Refuse anything but a possible number of parallel environments."""
     if not _is_whole(num_envs) or not 1 <= num_envs <= MAX_NUM_ENVS:
         raise UserError(f"num_envs must be a whole number of at least 1 and at most {MAX_NUM_ENVS:,}, got {num_envs!r}")
 

@@ -33,6 +33,7 @@ def make(
     threads: int | None = None,
     timeout: float = 0.0,
     *,
+    workers: int = 0,
     pictures: bool = False,
 ) -> VectorEnv:
     """Make `num_envs` parallel environments. Environment i has the seed `seed + i`.
@@ -43,7 +44,9 @@ def make(
         num_envs: Number of parallel environments.
         seed: Seed of the first environment.
         threads: Threads of the simulator; by default all cores.
-        timeout: Seconds that a step of an environment that is not built in may take; 0 means no limit.
+        timeout: Seconds that a call of an environment that is not built in may take; 0 means no limit.
+        workers: Processes that step environments that are not built in; with 0, this process steps them one after the
+            other. The results are the same.
         pictures: Make Gymnasium's environments with `render_mode="rgb_array"`, so that `render` is their own.
 
     Returns:
@@ -58,12 +61,17 @@ def make(
     """
     domain, task = split_name(name)
     if name in _OWN:
-        return _foreign(name, _OWN[name], num_envs, seed, timeout)
+        return _foreign(name, _OWN[name], num_envs, seed, timeout, workers)
     if name.startswith(GYMNASIUM):
         id, arguments = _split_arguments(name)
         if pictures:
             arguments = {"render_mode": "rgb_array"} | arguments
-        return _foreign(name, partial(_gymnasium_make, id, arguments), num_envs, seed, timeout)
+        return _foreign(name, partial(_gymnasium_make, id, arguments), num_envs, seed, timeout, workers)
+    if workers:
+        raise UserError(
+            f"workers={workers} is for environments of your own and of Gymnasium: {domain} is built in, and MuJoCo "
+            "steps it on all cores already; omit `workers`"
+        )
     create = importlib.import_module(DOMAINS[domain].module).create
     env: VectorEnv = create(f"{domain}-{task}" if task else domain, task, num_envs, seed, threads)
     return env
@@ -168,12 +176,22 @@ def _is_harmless(key: str, value: Any) -> bool:
     )
 
 
-def _foreign(name: str, factory: Callable[[], Any], num_envs: int, seed: int, timeout: float) -> VectorEnv:
+def _foreign(
+    name: str, factory: Callable[[], Any], num_envs: int, seed: int, timeout: float, workers: int
+) -> VectorEnv:
     from cic.envs.given_quantities import observing_functions, resolve
-    from cic.envs.gym import GymEnv
 
     given = _QUANTITIES.get(name, {})
-    env = GymEnv(name, observing_functions(factory, given), num_envs, seed, timeout)
+    factory = observing_functions(factory, given)
+    env: VectorEnv
+    if workers:
+        from cic.envs.workers import WorkerEnv
+
+        env = WorkerEnv(name, factory, num_envs, seed, timeout, workers)
+    else:
+        from cic.envs.gym import GymEnv
+
+        env = GymEnv(name, factory, num_envs, seed, timeout)
     try:
         env.quantities = resolve(name, given, env.entry_names())
     except BaseException:

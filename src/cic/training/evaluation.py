@@ -123,12 +123,13 @@ def evaluate_task(
     episodes: int,
     seed: int,
     timeout: float = 0.0,
+    workers: int = 0,
     longest: int = LONGEST,
 ) -> npt.NDArray[np.float64]:
     """The returns of `episodes` episodes of the task under the mean action; the copies run side by side."""
     from cic import envs
 
-    env = envs.make(name, num_envs=episodes, seed=seed, timeout=timeout)
+    env = envs.make(name, num_envs=episodes, seed=seed, timeout=timeout, workers=min(workers, episodes))
     try:
         return rollout(agent, env, skill, seed=seed, longest=longest).returns["reward"]
     finally:

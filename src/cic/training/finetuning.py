@@ -277,6 +277,7 @@ def _evaluate(loop: Finetuning, skill: Array) -> list[float]:
         episodes=config.eval_episodes,
         seed=seed,
         timeout=config.env_timeout,
+        workers=config.workers,
         longest=config.eval_steps,
     )
     numbers = {"eval/return": float(returns.mean()), "eval/std": float(returns.std())}

@@ -25,6 +25,7 @@ _LARGEST = {
     "num_envs": MAX_NUM_ENVS,
     "eval_episodes": MAX_NUM_ENVS,
     "threads": 1_024,
+    "workers": 1_024,
     "hidden": 65_536,
     "batch": 1_048_576,
     "nstep": 10_000,

@@ -68,6 +68,9 @@ class LoopConfig(Generic[L]):
     """Environment steps per update."""
     num_envs: int = 1
     """Number of parallel environments."""
+    workers: int = 0
+    """Processes that step the parallel environments of your own simulator, at most num_envs. With 0, this process steps
+    them one after the other. The results are the same."""
     replay: int = 1_000_000
     """Capacity of the replay buffer in steps."""
     log_every: int = 1_000
@@ -122,6 +125,7 @@ class LoopConfig(Generic[L]):
             require(getattr(self, name) >= 1, f"{name} must be at least 1, not {getattr(self, name)}")
         require(0 <= self.seed < 2**31, f"seed must lie in [0, 2³¹), not {self.seed}")
         require(self.warmup >= 0, f"warmup must not be negative, not {self.warmup}")
+        require(0 <= self.workers <= self.num_envs, f"workers must lie in [0, num_envs], not at {self.workers}")
         require(0 <= self.env_timeout <= 1e6, f"env_timeout must lie in [0, 10⁶] seconds, not {self.env_timeout}")
         require(self.num_envs <= 10_000, f"num_envs must be at most 10,000, not {self.num_envs:,}")
         require(
