@@ -1,4 +1,4 @@
-# The habits of this project. Every target installs what it needs.
+# Development commands. Every target first installs the packages that it needs.
 SUITABLE := import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.10 python3; do \
 	$$p -c '$(SUITABLE)' 2>/dev/null && echo $$p && break; done)
@@ -8,16 +8,15 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 EXTRAS := report,video,sweep,explore,docs,dev
-# A worker per core, four at most: files are handed out whole, so beyond that most wait for the longest one.
-# One more than two cores: some tests wait, for a child or a clock.
+# Three workers for two cores, because some tests wait for a subprocess. Each file runs on one worker.
 PYTEST := $(BIN)/python -m pytest -q -n 3 --dist loadfile
 
 .PHONY: help install demo test test-all coverage check format bench generated docs lock clean
 
-help:            ## this list
+help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
 
-install: $(STAMP) ## make .venv with the locked package and its extras (does nothing when up to date)
+install: $(STAMP) ## create .venv with the locked dependencies and all extras, if it is not up to date
 
 $(STAMP): pyproject.toml requirements.lock
 	$(CHECK_PYTHON)
@@ -26,29 +25,29 @@ $(STAMP): pyproject.toml requirements.lock
 	$(PIP) -c requirements.lock --no-deps dm_control
 	@touch $@
 
-demo: $(STAMP)   ## two minutes: discover skills, finetune one, compare with scratch, draw them
+demo: $(STAMP)   ## discover skills, finetune one, compare with training from scratch, draw them (two minutes)
 	$(BIN)/python examples/demo.py
 
-test: $(STAMP)   ## everything that must hold, in four minutes on two cores
+test: $(STAMP)   ## run the fast tests (four minutes on two cores)
 	$(PYTEST)
 
-test-all: $(STAMP) ## also the slow checks
+test-all: $(STAMP) ## run the fast and the slow tests
 	$(PYTEST) -m 'slow or not slow'
 
-coverage: $(STAMP) ## which lines of src the tests reach
+coverage: $(STAMP) ## run the fast tests and print the lines of src without coverage
 	$(PYTEST) --cov --cov-report=term
 
-check: $(STAMP)  ## format, lint, types, layers
+check: $(STAMP)  ## check format, lint rules, types and import layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-format: $(STAMP) ## let ruff mend what it can
+format: $(STAMP) ## format the code and apply ruff's automatic fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(STAMP)  ## speed of environments and updates against their floors
+bench: $(STAMP)  ## measure the speed of environments and updates, and compare it with minimum values
 	$(BIN)/python -m benchmarks
 
 generated: $(STAMP) ## update generated files: the table behind --help, the reference, command outputs in docs/
@@ -59,13 +58,13 @@ generated: $(STAMP) ## update generated files: the table behind --help, the refe
 docs: $(STAMP)   ## build the documentation into site/
 	$(BIN)/mkdocs build --strict --quiet
 
-# `make lock UPGRADE=--upgrade` takes the newest of everything, `UPGRADE='--upgrade-package ruff'` of one package.
-# dm_control is named beside pyproject.toml because that asks for it below Python 3.13 only.
-lock:            ## resolve pyproject.toml for Python 3.10 to 3.13 into requirements.lock, keeping what still fits
+# `make lock UPGRADE=--upgrade` upgrades all packages, `UPGRADE='--upgrade-package ruff'` only one.
+# dm_control is added here because pyproject.toml requires it only below Python 3.13.
+lock:            ## resolve pyproject.toml for Python 3.10 to 3.13 into requirements.lock
 	$(CHECK_PYTHON)
 	test -x .venv-lock/bin/uv || { $(PYTHON) -m venv .venv-lock && .venv-lock/bin/pip install --quiet uv==0.13.7; }
 	echo dm_control | .venv-lock/bin/uv pip compile --quiet --universal --python-version 3.10 --all-extras \
 		--no-annotate --no-header $(UPGRADE) --output-file requirements.lock pyproject.toml -
 
-clean:           ## remove what the other targets made
+clean:           ## remove the files that the other targets created
 	rm -rf .venv .venv-lock site runs .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage

@@ -82,12 +82,12 @@ def test_skills_that_lead_somewhere_explain_what_comes_of_it(listens: bool) -> N
     assert set(found.shares) == {BEHAVIOUR, *found.best}
     assert found.shares[BEHAVIOUR].value > 0.9 if listens else found.shares[BEHAVIOUR].value == 0
     assert set(found.best.values()) == {0.0}, "no corner's cell is met"
-    assert ("not worth many steps" if listens else "nothing to choose") in found.sentence
+    assert ("a short skill search" if listens else "do not differ") in found.sentence
 
 
 @pytest.mark.parametrize(
     ("task", "behaviour", "said"),
-    [(0.05, 0.05, "nothing to choose"), (0.1, 0.6, "not worth many steps"), (0.5, 0.5, "varies"), (0.9, 0.9, "well")],
+    [(0.05, 0.05, "do not differ"), (0.1, 0.6, "a short skill search"), (0.5, 0.5, "varies"), (0.9, 0.9, "strongly")],
 )
 def test_the_sentence_says_what_to_do(task: float, behaviour: float, said: str) -> None:
     shares = {BEHAVIOUR: Share(behaviour, behaviour, behaviour), "run": Share(task, task, task)}

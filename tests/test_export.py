@@ -133,7 +133,7 @@ def test_a_ring_gives_back_exactly_the_episodes_that_are_whole(seed: int, slots:
 def test_without_physics_there_is_none_and_with_it_resuming_goes_on(home: Path) -> None:
     path = cic.pretrain("gridworld", out=home / "plain", steps=110, **SMALL).path
     assert episodes_of(str(path)).episodes[0].physics is None
-    with pytest.raises(UserError, match="drop --keep-physics"):
+    with pytest.raises(UserError, match="omit `keep_physics`"):
         cic.pretrain("gymnasium:Pendulum-v1", "rnd", out=home / "none", steps=110, keep_physics=True, **SMALL)
     assert not (home / "none").exists()
 
@@ -197,7 +197,7 @@ def test_a_termination_is_a_discount_of_zero(tmp_path: Path) -> None:
 
 def test_nothing_is_overwritten_and_strange_files_are_refused(experience: Experience, tmp_path: Path) -> None:
     folder = write_exorl(experience, tmp_path)
-    with pytest.raises(UserError, match="holds episodes already"):
+    with pytest.raises(UserError, match="contains episodes already"):
         write_exorl(experience, tmp_path)
     with pytest.raises(UserError, match='no rewards of "fly"; its tasks are: reach_top_left'):
         write_exorl(experience, tmp_path / "other", task="fly")
@@ -231,7 +231,7 @@ def test_minari_opens_it(experience: Experience, tmp_path: Path, monkeypatch: py
         assert (theirs.infos["reward_reach_top_left"][1:] == one.task_rewards["reach_top_left"]).all()
         assert (theirs.infos["physics"] == one.physics).all()
     assert all(same(one, other) for one, other in zip(experience.episodes, read_minari(folder), strict=True))
-    with pytest.raises(UserError, match="holds a dataset already"):
+    with pytest.raises(UserError, match="contains a dataset already"):
         write_minari(experience, tmp_path)
 
 
@@ -303,5 +303,5 @@ def test_the_command(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def test_a_run_without_a_whole_episode(tmp_path: Path) -> None:
     path = cic.pretrain("gridworld", "rnd", out=tmp_path / "run", steps=40, warmup=10, **SMALL).path
-    with pytest.raises(UserError, match="holds no complete episode"):
+    with pytest.raises(UserError, match="contains no complete episode"):
         episodes_of(Run(path))

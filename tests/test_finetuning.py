@@ -173,7 +173,7 @@ def test_without_it_the_last_skills_of_the_training_are_the_library(tmp_path: Pa
 
 
 def test_a_library_that_takes_all_steps_is_refused() -> None:
-    with pytest.raises(UserError, match="the library takes 200 steps, the run has 200"):
+    with pytest.raises(UserError, match="the library takes 200 steps and the run 200"):
         pretrain_config(steps=200, library=5, library_starts=2, library_steps=20)
 
 

@@ -100,9 +100,9 @@ def test_which_cic_pretrainings_are_sound(name: str, sound: int, collapsed: int)
         (
             "beyond-released",
             "beyond",
-            "released 0.57, released, prior data 0.78 (0.21 [0.15, 0.28] above) and distinct",
+            "released 0.57, released, relabelled replay 0.78 (0.21 [0.15, 0.28] above) and distinct",
         ),
-        ("beyond-released/sphere", "beyond", "released 0.60, released, prior data 0.65"),
+        ("beyond-released/sphere", "beyond", "released 0.60, released, relabelled replay 0.65"),
         ("experiments", "gridworld", "DIAYN, 4 skills visit 35 ± 3 and settle in 5.7 ± 0.3"),
         ("experiments", "gym-vs-dmc", "Gymnasium Hopper DIAYN 323 ± 10, ICM 856 ± 143 and Fixed 940 ± 84"),
         ("experiments", "flow", "directions span 35 ± 27 of 360 degrees"),

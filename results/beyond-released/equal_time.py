@@ -16,7 +16,7 @@ from cic.runs import records
 from cic.runs.contents import metrics
 
 HERE = Path(__file__).parent
-NAMES = {("entropy", 0.0): "released", ("entropy", 0.5): "released, prior data", ("direction", 0.5): "distinct"}
+NAMES = {("entropy", 0.0): "released", ("entropy", 0.5): "released, relabelled replay", ("direction", 0.5): "distinct"}
 
 
 def scores(least: int) -> dict[str, dict[str, list[float]]]:

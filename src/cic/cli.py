@@ -15,7 +15,7 @@ from typing import Any
 
 from cic import __version__
 from cic.commandline.commands import COMMANDS, command_parser, overview, run_command
-from cic.commandline.parser import Parser, wants_help
+from cic.commandline.parser import Parser, wants_help, with_import_flag
 from cic.core.errors import Interrupted, UserError, unknown
 
 
@@ -33,12 +33,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
             return code
     except UserError as error:
-        return _fail(str(error))
+        return _fail(with_import_flag(str(error)))
     except BrokenPipeError:  # the reader closed the pipe, as in `cic … | head`
         _close_output()
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        hint = "; make room, then continue with --resume" if error.errno == errno.ENOSPC else ""
+        hint = "; free some space, then continue with --resume" if error.errno == errno.ENOSPC else ""
         return _fail(f"{where}{error.strerror or error}{hint}")
     except Interrupted as error:
         return _fail(str(error), 130)

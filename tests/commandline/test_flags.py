@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cic.commandline.flags import POSITIONAL, build, flags_of
-from cic.commandline.parser import CommandParser
+from cic.commandline.parser import CommandParser, with_import_flag
+from cic.core.command_text import command_text
 from cic.core.errors import UserError
 
 
@@ -154,3 +155,13 @@ def test_docstrings_of_fields_are_the_help() -> None:
 )
 def test_parameters_in_messages_become_flags(message: str, shown: str) -> None:
     assert make_parser().with_flag_names(message) == shown
+
+
+def test_an_import_in_a_message_becomes_a_flag() -> None:
+    assert with_import_flag("first: `import FILE`; see `cic runs`") == "first: --import FILE; see `cic runs`"
+
+
+def test_the_text_of_a_command() -> None:
+    assert command_text("explore", "my run", at=None, skill=["0.5", "1"], num_envs=2) == (
+        "cic explore 'my run' --skill 0.5 1 --num-envs 2"
+    )

@@ -106,7 +106,7 @@ def test_the_error_of_a_run_names_the_import_it_needs(file: Path, tmp_path: Path
 def test_the_error_message_mentions_import(capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["--domain", "gridworld", "--objective", "mine_own"], ["--domain", "zzz", "--objective", "cic"]):
         assert cli.main(["pretrain", *words, *TINY]) == 2
-        assert "--import FILE.py" in capsys.readouterr().err
+        assert "--import FILE)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def test_figure_data_and_page_are_there(made: Path) -> None:
         assert (folder / name).stat().st_size > 100, name
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["done"] == summary["runs"] == 4
-    assert summary["command"] == "cic reproduce gridworld --scale smoke --seeds 3 --set steps=160 milestones=[]"
+    assert summary["command"] == "cic reproduce gridworld --scale smoke --seeds 3 --set steps=160 'milestones=[]'"
     page = (folder / "page.html").read_text()
     assert summary["claim"] in page
     assert summary["result"] in page
@@ -422,10 +422,10 @@ def test_beyond_finetunes_one_released_pretraining_in_two_ways() -> None:
     before = {run.entry.name: run for run in runs if run.entry.kind == "pretrain"}
     assert [run.variant for run in before.values()] == ["released", "distinct"]
     after = {run.variant: run.entry for run in runs if run.entry.kind == "finetune"}
-    assert before[after["released"].after[0]] is before[after["released, prior data"].after[0]]
+    assert before[after["released"].after[0]] is before[after["released, relabelled replay"].after[0]]
     assert {variant: entry.config["prior_data"] for variant, entry in after.items()} == {
         "released": 0,
-        "released, prior data": 0.5,
+        "released, relabelled replay": 0.5,
         "distinct": 0.5,
     }
 
@@ -480,11 +480,11 @@ def test_the_list_names_all_and_times_nothing(
         (["gridwrold"], 'unknown experiment "gridwrold"; did you mean "gridworld"?'),
         ([], "give the name of an experiment, or all"),
         (["flow", "--scale", "huge"], "--scale: unknown value"),
-        (["flow", "--domain", "walker"], "flow is about point_mass: drop --domain"),
+        (["flow", "--domain", "walker"], "flow is about point_mass: omit --domain"),
         (["sweep", "--domain", "wlaker"], 'unknown domain "wlaker"; did you mean "walker"?'),
         (["main", "--domain", "walker,jacco"], 'unknown domain "jacco"; did you mean "jaco"?'),
         (["dimension", "--domain", "walker,quadruped"], "dimension shows one domain"),
-        (["static", "--domain", "jaco"], "static does not know the body of jaco"),
+        (["static", "--domain", "jaco"], "the experiment static does not support jaco"),
         (["sweep", "--seeds", "a"], "seeds are numbers and ranges"),
         (["sweep", "--set", "steps=1,2"], "one value of each setting"),
         (["sweep", "--set", "stepz=1"], 'sweep: run "cic-quadruped-s0-CIC" of the plan: unknown setting "stepz"'),
@@ -519,7 +519,7 @@ def test_a_folder_of_another_scale_or_version_is_refused(copy: Path, capsys: pyt
 def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "thesis.tex").write_text("x")
     assert cli.main([*GRIDWORLD, str(tmp_path)]) == 2
-    assert "holds something else than experiments" in capsys.readouterr().err
+    assert "contains something else than experiments" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 

@@ -226,7 +226,7 @@ def test_values_too_large_for_float32_never_reach_a_checkpoint(odd: str, tmp_pat
 
 @pytest.mark.parametrize("odd", ["hangs"], indirect=True)
 def test_environment_that_hangs_is_one_error(odd: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"0, step 7: its step\(\) has not returned for 0\.3 s \(--env-timeout\)"):
+    with pytest.raises(UserError, match=r"0, step 7: its step\(\) has not returned for 0\.3 s \(`env_timeout`\)"):
         pretrain(tmp_path / "run", "rnd", odd, env_timeout=0.3)
     assert state_of(tmp_path / "run") == "failed"
 
@@ -254,7 +254,7 @@ def test_environment_that_cannot_be_interrupted_ends_the_process(tmp_path: Path)
     child = start(tmp_path, "hangs and holds on", 0.5)
     _, output = child.communicate(timeout=120)
     assert child.returncode == 2
-    assert "step 7: its step() has not returned for 0.5 s (--env-timeout) and cannot be interrupted" in output
+    assert "step 7: its step() has not returned for 0.5 s (`env_timeout`) and cannot be interrupted" in output
 
 
 def test_second_signal_stops_a_step_that_hangs(tmp_path: Path) -> None:

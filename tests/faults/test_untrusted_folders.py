@@ -81,7 +81,7 @@ def test_no_command_imports_what_a_run_names(skills: Path, tmp_path: Path, paylo
         "resume": lambda: cic.resume(path, quiet=True),
         "finetune": lambda: cic.finetune(path, "walker-run", quiet=True),
     }
-    word = "which has no task" if verb == "finetune" else 'would import the module "untrusted_payload".*--trust'
+    word = "which has no task" if verb == "finetune" else 'would import the module "untrusted_payload".*trust'
     with pytest.raises(UserError, match=word):
         verbs[verb]()
     assert not payload.exists()

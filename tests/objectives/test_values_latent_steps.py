@@ -284,7 +284,7 @@ def test_a_tasks_reward_teaches_the_product_alone():
         ("valor", {"first_skills": 17}, "first_skills must lie in 1 to 16"),
         ("becl", {"contrastive_batches": 0}, "contrastive_batches must be at least 1, not 0"),
         ("dads", {"prior_samples": 0}, "prior_samples must be at least 1, not 0"),
-        ("ssn4hrl", {"plane": ()}, "plane must name entries of the observation, from 0 on"),
+        ("ssn4hrl", {"plane": ()}, "plane must contain indices of the observation, not \\(\\)"),
     ],
 )
 def test_options_that_a_method_cannot_use_get_one_sentence(name, options, sentence):
@@ -295,7 +295,11 @@ def test_options_that_a_method_cannot_use_get_one_sentence(name, options, senten
 @pytest.mark.parametrize(
     ("name", "options", "sentence"),
     [
-        ("ssn4hrl", {"plane": (0, 7)}, "ssn4hrl counts over entries 0, 7 of the observation, which has only 4: name"),
+        (
+            "ssn4hrl",
+            {"plane": (0, 7)},
+            "ssn4hrl counts over entries 0, 7 of the observation, which has only 4: set `plane`",
+        ),
         ("dads", {"dynamics_of": (0, 9)}, "dynamics_of names entry 9, but observations have entries 0 to 3"),
     ],
 )

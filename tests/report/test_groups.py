@@ -59,7 +59,7 @@ def test_what_is_not_averaged(tmp_path: Path, change: dict[str, object], label: 
     assert rows[label] == 3
     reason = next(notice for notice in said if "not averaged" in notice)
     assert key in reason
-    assert "--mix" in reason
+    assert "`mix`" in reason
 
 
 def test_mix_averages_and_says_so(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_mix_averages_and_says_so(tmp_path: Path) -> None:
     finetune(tmp_path, seed=1, scale="paper")
     rows, said = grouped(tmp_path, mix=True)
     assert rows == {"CIC": 2}
-    assert any("scale" in notice and "because of --mix" in notice for notice in said)
+    assert any("scale" in notice and "because of `mix`" in notice for notice in said)
 
 
 def test_a_setting_that_depends_on_the_domain_does_not_split(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_stray_run_of_another_budget_is_put_aside(tmp_path: Path) -> None:
     assert others == [{"DDPG (50k steps)": 1}]
     assert len(said) == 1
     assert "separate section: DDPG (50k steps)" in said[0]
-    assert "--budgets together" in said[0]
+    assert "`budgets=together`" in said[0]
     assert set(grouped(tmp_path, together=True)[0]) == {"DDPG (50k steps)", "DDPG (100k steps)", "CIC"}
 
 

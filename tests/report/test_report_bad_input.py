@@ -110,10 +110,10 @@ def test_mixed_scales_get_their_own_rows_with_the_reason(runs: Path) -> None:
     assert rows["CIC (laptop scale)"]["Mean ↑"].startswith("0.50")
     assert rows["CIC (paper scale)"]["Mean ↑"].startswith("1.00")
     assert "differ in scale" in shown
-    assert "--mix averages them" in shown
+    assert "`mix` averages them" in shown
     _, rows, shown = make(runs, ReportOptions(reps=20, figures=(), mix=True))
     assert rows["CIC"]["Mean ↑"].startswith("0.75")
-    assert "because of --mix" in shown
+    assert "because of `mix`" in shown
 
 
 def test_a_stray_budget_takes_no_task_from_the_statistics(runs: Path) -> None:

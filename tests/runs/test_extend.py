@@ -105,7 +105,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        ({"steps": 60}, "has 60 steps already: --steps must be more"),
+        ({"steps": 60}, "has 60 steps already: set `steps` to a larger number"),
         ({"steps": 59}, "has 60 steps already"),
         ({"steps": 0}, "has 60 steps already"),
         ({"steps": 80.0}, "steps must be a whole number, not 80.0"),
@@ -155,7 +155,7 @@ def test_extension_of_a_checkpoint_that_does_not_fit_keeps_the_finished_run(fini
 def test_extension_with_no_checkpoint_before_the_end_is_refused(tmp_path: Path) -> None:
     path = cic.pretrain("gridworld", "rnd", out=tmp_path / "run", steps=60, checkpoint_every=1000, **SMALL).path
     before = snapshot(path)
-    with pytest.raises(UserError, match=r"no checkpoint from before step 60.*start a new run with --steps 80"):
+    with pytest.raises(UserError, match=r"no checkpoint from before step 60.*start a new run with `steps=80`"):
         cic.resume(path, steps=80, quiet=True)
     assert snapshot(path) == before
 

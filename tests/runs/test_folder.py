@@ -64,7 +64,7 @@ def test_created_run_opens_with_its_config(run: Run) -> None:
 
 
 def test_run_is_not_created_over_another(run: Run) -> None:
-    with pytest.raises(UserError, match="holds a run already"):
+    with pytest.raises(UserError, match="contains a run already"):
         Run.plan(run.path, "finetune", {}).create({"version": "1"})
     assert Run(run.path).kind == "pretrain"
 
@@ -360,7 +360,7 @@ def test_run_is_not_created_over_files_of_the_user(tmp_path: Path, name: str) ->
         (tmp_path / name).mkdir()
         (tmp_path / name / "000000001").write_text("mine")
     before = snapshot(tmp_path)
-    with pytest.raises(UserError, match=rf"contains {name}, which a run would overwrite: choose another --out"):
+    with pytest.raises(UserError, match=rf"contains {name}, which a run would overwrite: choose another `out`"):
         inheriting(tmp_path).create({"version": "1"}, inheritance(torch.zeros(1)))
     after = snapshot(tmp_path)
     after.pop(str(tmp_path / ".lock"))

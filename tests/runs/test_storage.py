@@ -116,7 +116,7 @@ def test_log_that_another_process_changed_is_not_copied(tmp_path: Path, change: 
         (tmp_path / "metrics.jsonl").unlink()
     else:
         (tmp_path / "metrics.jsonl").write_bytes(change)
-    with pytest.raises(UserError, match=r"was changed while the run was writing it.*--resume"):
+    with pytest.raises(UserError, match=r"was changed while the run was writing it.*`resume`"):
         log.copy_to(tmp_path / "copy.jsonl")
     log.close()
 
@@ -176,7 +176,7 @@ def test_partial_checkpoints_of_a_killed_process_are_removed(folder: Path) -> No
 def test_full_disk_keeps_the_previous_checkpoint(folder: Path, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
     owner: Any = {"fsync": os, "rename": Path, "save_arrays": storage}[point]
     monkeypatch.setattr(owner, point, disk_full)
-    with pytest.raises(DiskError, match=r"the disk is full.*--resume"):
+    with pytest.raises(DiskError, match=r"the disk is full.*`resume`"):
         write_folder(folder.with_name("000000008"), TENSORS, ARRAYS, STATE)
     monkeypatch.undo()
     assert os.listdir(folder.parent) == [folder.name]

@@ -6,7 +6,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cic.commandline.flags import POSITIONAL
+from cic.commandline.flags import POSITIONAL, flags_of
+from cic.commandline.parser import with_quoted_flags
 from cic.report.options import ReportOptions, ReportResult
 
 
@@ -29,5 +30,5 @@ def _print_result(result: ReportResult) -> None:
     for finding in result.findings:
         print(finding)
     for notice in result.notices:
-        print(f"cic: note: {notice}", file=sys.stderr)
+        print(f"cic: note: {with_quoted_flags(notice, flags_of(ReportOptions))}", file=sys.stderr)
     print(f"{result.page}: {result.runs} runs, {len(result.figures)} figures, {len(result.tables)} tables", flush=True)

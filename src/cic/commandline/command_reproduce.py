@@ -6,7 +6,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cic.commandline.flags import POSITIONAL
+from cic.commandline.flags import POSITIONAL, flags_of
+from cic.commandline.parser import with_quoted_flags
 from cic.commandline.text_tables import print_table
 from cic.core.errors import UserError
 from cic.experiments.reproduce_options import ReproduceOptions
@@ -50,6 +51,6 @@ def run(given: ReproduceArguments) -> int:
     for name, summary in made.summaries.items():
         print(f"{name}: {summary}")
     for notice in made.notices:
-        print(f"cic: note: {notice}", file=sys.stderr)
+        print(f"cic: note: {with_quoted_flags(notice, flags_of(ReproduceOptions))}", file=sys.stderr)
     print(f"{made.page}: {many(len(made.drawn), 'experiment')}")
     return 0 if made.complete else 1

@@ -151,7 +151,7 @@ def attribute_docs(cls: type) -> dict[str, str]:
 
 
 def value_of(flag: Flag, text: str) -> Any:
-    """Return the value that one word means for a flag; `ArgumentTypeError` if it means none."""
+    """Return the value of one word for a flag; raise an `ArgumentTypeError` if it is invalid."""
     text = text[1:] if text.startswith(" -") else text  # see CommandParser._prepared
     if flag.optional and text in ("none", "None"):
         return None

@@ -71,7 +71,7 @@ class CommandParser(Parser):
         group.add_argument("--import", metavar="FILE|MODULE", help=text)
         group.add_argument(*HELP, action="help", help="Print this help; --help-all includes rarely used settings.")
         for action in self.actions.values():
-            action.help = self._with_quoted_flags(action.help or "")
+            action.help = with_quoted_flags(action.help or "", self.flags.values())
         self.usage = " ".join([self.prog, *filter(None, (flag.usage for flag in self.flags.values())), "[settings]"])
 
     def parse(self, words: Sequence[str]) -> dict[str, Any]:
@@ -124,16 +124,27 @@ class CommandParser(Parser):
 
         A name of one word is replaced at the beginning or in backticks only: elsewhere it may be ordinary English.
         """
-        names = {flag.name: flag.spelling for flag in self.flags.values() if not flag.positional}
-        message = self._with_quoted_flags(message)
+        names = flag_names(self.flags.values())
+        message = with_quoted_flags(message, self.flags.values())
         pattern = r"""^\w+(?= must\b)|(?<![\w./"'`-])[a-z]+(?:_[a-z]+)+(?![\w/"'`-]|\.\w)"""
         return re.sub(pattern, lambda match: names.get(match[0], match[0]), message)
 
-    def _with_quoted_flags(self, text: str) -> str:
-        """Replace `` `hidden` `` by `--hidden`, and `` `hidden=256` `` by `--hidden 256`."""
-        names = {flag.name: flag.spelling for flag in self.flags.values() if not flag.positional}
-        pattern = rf"`({'|'.join(names)})(?:=([^`]*))?`"
-        return re.sub(pattern, lambda match: f"{names[match[1]]} {match[2] or ''}".rstrip(), text) if names else text
+
+def with_quoted_flags(text: str, flags: Iterable[Flag]) -> str:
+    """Replace `` `hidden` `` by `--hidden`, and `` `hidden=256` `` by `--hidden 256`."""
+    names = flag_names(flags)
+    pattern = rf"`({'|'.join(names)})(?:=([^`]*))?`"
+    return re.sub(pattern, lambda match: f"{names[match[1]]} {match[2] or ''}".rstrip(), text) if names else text
+
+
+def with_import_flag(text: str) -> str:
+    """Replace `` `import FILE` ``, the Python statement, by `--import FILE`."""
+    return re.sub(r"`import ([^`]+)`", r"--import \1", text)
+
+
+def flag_names(flags: Iterable[Flag]) -> dict[str, str]:
+    """Return the spelling of each flag by the name of its parameter."""
+    return {flag.name: flag.spelling for flag in flags if not flag.positional}
 
 
 def peek(words: Sequence[str], *names: str) -> dict[str, str]:

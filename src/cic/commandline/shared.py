@@ -29,7 +29,7 @@ class AgentArguments:
 
 @dataclass(frozen=True)
 class TrainingArguments:
-    """The arguments of commands that train, beside the settings of the run."""
+    """The arguments of commands that train, in addition to the settings of the run."""
 
     out: Path | None = None
     """Folder of the run. Without it, a new folder under runs/ is created."""

@@ -1,1 +1,1 @@
-"""The words everyone shares: types, errors, strict config."""
+"""Shared by all packages: types, errors, configuration."""

@@ -45,7 +45,7 @@ def checked(cls: type, values: dict[str, Any]) -> dict[str, Any]:
 def with_fields(options: T, values: dict[str, Any]) -> T:
     """Return options with other values of some fields, as a caller in Python gives them.
 
-    A path may be a string, a list of one string the string alone, and a list of numbers an array.
+    A string is accepted for a path, a single string for a list of strings, and an array for a list of numbers.
     """
     fields = [field.name for field in dataclasses.fields(options)]  # type: ignore[arg-type]
     hints, found = _hints(type(options)), {}  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-"""The user's own code, imported because the option `--import` asks for it.
+"""The user's own code, imported by the command line before everything else.
 
-Objectives and environments register themselves when their module is imported, so `--import surprise.py` makes
-`--objective surprise` work. What was imported is noted in the run; opening a run never imports anything by itself.
+Objectives and environments register themselves when their module is imported. The run's record lists the imported
+modules and files; opening a run never imports anything.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cic.core.errors import UserError
 
-HINT = "(one of your own needs `--import FILE.py`)"
+HINT = "(your own must be registered first: `import FILE`)"
 _IMPORTED: list[str] = []
 
 

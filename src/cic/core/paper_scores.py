@@ -1,7 +1,7 @@
-"""The paper's own tables (Laskin et al. 2022), as the package carries them. Light: read without numpy.
+"""The tables of the paper (Laskin et al. 2022), as data of the package. Importing this module does not import numpy.
 
-`TITLES` is how tables and figures write the built-in methods; a test compares it with `Objective.title`, whose module
-needs torch and so is too slow for a report to ask.
+`TITLES` are the names of the built-in methods in tables and figures. A test compares them with `Objective.title`; a
+report does not read that attribute, because importing torch takes too long.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ TITLES = {
     "hilp": "HILP",
     "steer": "Steer",
 }
-"""Name → title, in the order of the paper's table of raw scores, which is the order everywhere; `fixed` is ours, and
-what follows it are methods that the paper names without running them and methods that came after it."""
+"""Name → title, in the order of the paper's table of raw scores, which all tables use. After `fixed` come methods
+that the paper does not evaluate and later methods."""
 
 
 def table(name: str) -> list[dict[str, str]]:
@@ -54,7 +54,7 @@ def method_called(title: str) -> str:
 
 @lru_cache(maxsize=1)
 def experts() -> Mapping[str, float]:
-    """Task ("walker-run") → return of the expert (DDPG after 2M steps of the task's own reward): what counts as 1."""
+    """Task ("walker-run") → return of the expert (DDPG, 2M steps of the task reward); its normalised score is 1."""
     return {f"{row['domain']}-{row['task']}": float(row["expert"]) for row in table("scores")}
 
 

@@ -17,7 +17,8 @@ finalists search search_steps search_value trial_skip trial_steps
 at out quiet resume run runs scratch seeds trust
 """
 RUN_SETTINGS = frozenset(_NAMES.split())
-"""Of runs, of pre-training, of finetuning, of the search for a skill; and arguments of the commands that train."""
+"""The settings of runs, of pre-training, of finetuning and of the skill search, and the arguments of the commands that
+train."""
 
 
 def require_free_names(owner: str, options: type) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:  # environments alone do without torch
+if TYPE_CHECKING:  # environments do not need torch
     import torch
     from torch import Tensor
 

@@ -75,7 +75,7 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self._shape = (self.num_envs, action)
         self._steps = np.zeros(self.num_envs, np.int64)
-        self._over = np.ones(self.num_envs, np.bool_)  # never reset counts as over
+        self._over = np.ones(self.num_envs, np.bool_)  # an environment that was never reset counts as over
 
     @property
     def spaces(self) -> Spaces:
@@ -186,7 +186,7 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
         return [f"entry {index}" for index in range(self.spaces.obs)]
 
     def _check_actions(self, actions: Any) -> Array:
-        """The actions as finite float32 (N, action), before anything moves."""
+        """Check the actions and return them as float32 (N, action)."""
         self._check_open()
         if np.count_nonzero(self._over):
             raise UserError(

@@ -1,9 +1,9 @@
-"""A 10×10 gridworld with four moves: exploration that can be counted by eye, at a million steps a second.
+"""A 10×10 gridworld with four moves, at a million steps per second. Its exploration is easy to plot and to count.
 
-Discrete inside, continuous outside, so that the agent of the other domains runs on it unchanged: of the two action
-entries the larger one picks the axis and its sign the direction (ties go along x, zero counts as positive). The
+States are discrete and actions continuous, so that the agents of the other domains run on it unchanged. The larger of
+the two action entries selects the axis (x if both are equal), its sign the direction (zero counts as positive). The
 observation is the cell, scaled to [-1, 1]. Episodes start in one of the four cells in the middle and last 50 steps;
-a task rewards 1 for every step that ends in its corner. Walls stop a move.
+a task rewards 1 for every step that ends in its corner. Moves into a wall have no effect.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CORNER_CELLS = {
 
 
 class Gridworld(VectorEnv):
-    """N walkers, each on its own grid."""
+    """N parallel gridworlds."""
 
     draws_states = True
 
@@ -106,7 +106,7 @@ class Gridworld(VectorEnv):
 
 
 def _board(cells: Sequence[npt.NDArray[Any]], width: int, height: int) -> npt.NDArray[np.uint8]:
-    """The last of the cells in blue, those before it paler."""
+    """Draw the last cell in blue and earlier cells paler."""
     rows = SIZE - 1 - np.arange(height) * SIZE // height  # y points up
     columns = np.arange(width) * SIZE // width
     board = np.where(np.add.outer(rows, columns)[..., None] % 2, 235, 215).repeat(3, axis=2).astype(np.uint8)

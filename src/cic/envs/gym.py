@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class GymEnv(VectorEnv):
-    """Parallel environments of the user's. Their reward has no name: `tasks` is empty and `task` is None."""
+    """The user's parallel environments. Their reward has no name: `tasks` is empty and `task` is None."""
 
     def __init__(
         self,
@@ -218,7 +218,7 @@ class GymEnv(VectorEnv):
             picture = np.asarray(self._envs[index].render())
         if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
             raise UserError(
-                f"{self._where(index)}: its render() must give (height, width, 3) uint8, not {picture.shape}"
+                f"{self._where(index)}: its render() must return (height, width, 3) uint8, not {picture.shape}"
             )
         return picture
 

@@ -98,7 +98,7 @@ def register_env(name: str, factory: Callable[[], Any], quantities: GivenQuantit
         ```
     """
     if not isinstance(name, str) or not name or name.startswith(GYMNASIUM) or name in names():
-        raise UserError(f"{name!r} cannot be the name of your own environment: it is empty or already taken")
+        raise UserError(f"{name!r} cannot be the name of your own environment: it is empty or in use; choose another")
     if not callable(factory):
         raise UserError(f'register_env("{name}", …) needs a function without arguments that makes the environment')
     if quantities is not None and not isinstance(quantities, Mapping):

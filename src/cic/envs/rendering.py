@@ -62,7 +62,7 @@ class Renderer:
     def _place(self, state: Floats) -> None:
         self._data.qpos[:] = state[: self._model.nq]
         mujoco.mj_kinematics(self._model, self._data)
-        mujoco.mj_comPos(self._model, self._data)  # which cameras and lights follow
+        mujoco.mj_comPos(self._model, self._data)  # cameras and lights use it
         mujoco.mj_camlight(self._model, self._data)
 
     def _add_ghost(self, state: Floats, strength: float) -> None:
@@ -85,7 +85,7 @@ class Renderer:
 
 
 def _widen_floors(model: Any) -> None:
-    """Draw floors that begin at the start position behind it too, because skills move in both directions."""
+    """Extend floors that begin at the start position to the other side, because skills move in both directions."""
     for geom in np.flatnonzero(model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE):
         place, size = abs(model.geom_pos[geom, 0]), model.geom_size[geom, 0]
         if model.geom_bodyid[geom] == 0 and 0 < size - place < 5 < size:

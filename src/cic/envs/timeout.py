@@ -1,7 +1,7 @@
 """A time limit for calls into environments that are not part of cic.
 
 A thread watches the clock and sends a signal to the main thread, whose handler raises an error. Code that never returns
-to Python, such as an endless loop in C, cannot be interrupted this way: then the process ends with a message.
+to Python, such as an endless loop in C, cannot be interrupted this way: then the process exits with a message.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Timeout:
         if not hasattr(signal, "SIGALRM"):
             raise UserError("env_timeout needs signals that this system does not have: set it to 0")
         if threading.current_thread() is not threading.main_thread():
-            raise UserError("--env-timeout works in the main thread only: omit it, or train in the main thread")
+            raise UserError("`env_timeout` works in the main thread only: omit it, or train in the main thread")
         self._previous_handler = signal.signal(signal.SIGALRM, self._raise)
         threading.Thread(target=self._watch, name="env-timeout", daemon=True).start()
 
@@ -57,7 +57,7 @@ class Timeout:
             self._previous_handler = None
 
     def _message(self) -> str:
-        return f"{self._what} has not returned for {self.seconds:g} s (--env-timeout)"
+        return f"{self._what} has not returned for {self.seconds:g} s (`env_timeout`)"
 
     def _raise(self, number: int, frame: FrameType | None) -> None:
         if self._deadline <= time.monotonic():  # else the call returned at the last moment

@@ -47,7 +47,7 @@ class Beyond(Experiment):
     shows = "nothing of the paper: CIC's preset `distinct` against `released`"
     question = "How far does CIC get with skills that differ, and with more than the weights handed on?"
     claim = (
-        "The paper has no such comparison. Its released reward does not ask for skills that differ, and its finetuning "
+        "The paper has no such comparison. Its released reward does not reward different skills, and its finetuning "
         "inherits weights alone."
     )
     seeds = by_scale(2, 4, 10)
@@ -60,7 +60,7 @@ class Beyond(Experiment):
     """Settings of the pre-trainings."""
     variants: ClassVar[Mapping[str, tuple[str, dict[str, Any]]]] = {
         RELEASED: (RELEASED, PROTOCOL),
-        "released, prior data": (RELEASED, PROTOCOL | PRIOR),
+        "released, relabelled replay": (RELEASED, PROTOCOL | PRIOR),
         DISTINCT: (DISTINCT, {"search": "auto"} | PRIOR),
     }
     """Variant → pre-training and settings of its finetuning. The first is the baseline."""
@@ -125,8 +125,8 @@ class Beyond(Experiment):
             parts.append(f"{variant} {line[-1]}" + ("" if variant == RELEASED else f" ({_interval(above)} above)"))
         header = ("CIC", *(words(place) for place in places), "Above released", "Skills explain")
         caption = (
-            "IQM of the normalised scores after finetuning, the difference over all tasks from CIC as released with "
-            "its 95 % interval, and the mean share of the behaviour's variance that the skill explains."
+            "IQM of the normalised scores after finetuning, the difference over all tasks from the variant released "
+            "with its 95 % interval, and the mean share of the behaviour's variance that the skill explains."
         )
         total = sum(int(matrix.counts.sum()) for matrix in places[ALL].values())
         summary = f"IQM over all tasks ({total} finetunings): {listed(parts)}." if total else "No run is done."

@@ -45,7 +45,7 @@ class ExperimentSetup:
     seeds: tuple[int, ...] = ()
     """By default as many as the experiment has at this scale."""
     domain: str | None = None
-    """In place of the experiment's own; several with commas between them."""
+    """Replaces the domain of the experiment; separate several by commas."""
     settings: tuple[str, ...] = ()
     """`steps=20000`, `finetune.steps=4000`: of all its runs."""
 
@@ -138,13 +138,13 @@ class Experiment(ABC):
         if setup.domain is None:
             return self.domains[setup.scale]
         if self.own_domain:
-            raise UserError(f"{self.name} is about {' and '.join(self.domains[setup.scale])}: drop --domain")
+            raise UserError(f"{self.name} is about {' and '.join(self.domains[setup.scale])}: omit `domain`")
         wanted = tuple(dict.fromkeys(name.strip() for name in setup.domain.split(",")))
         for domain in wanted:
             if domain not in envs.domains():
                 raise unknown("domain", domain, envs.domains())
         if len(wanted) > 1 and len(self.domains["paper"]) == 1:
-            raise UserError(f"{self.name} shows one domain: give --domain one of {', '.join(wanted)}")
+            raise UserError(f"{self.name} shows one domain: set `domain` to one of {', '.join(wanted)}")
         return wanted
 
 

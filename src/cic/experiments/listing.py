@@ -1,4 +1,4 @@
-"""`cic reproduce --list`: the experiments, their questions and how many runs they have at each scale."""
+"""The list of experiments, their questions and how many runs they have at each scale."""
 
 from __future__ import annotations
 

@@ -75,5 +75,5 @@ def read_picture(folder: Path | None, name: Any) -> Any:
         return plain(name) if not str(name).endswith(".png") else f"{plain(name)} is missing"
     try:
         return imread(path)[..., :3]
-    except Exception as error:  # whatever a damaged picture does to its reader
+    except Exception as error:  # a damaged picture can raise any error
         return f"{path.name} cannot be read ({type(error).__name__})"

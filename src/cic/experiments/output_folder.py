@@ -1,4 +1,4 @@
-"""The folder `--out` of `cic reproduce`: the runs, which experiments share, and a folder of results for each.
+"""The output folder of `cic reproduce`: the runs, which experiments share, and a folder of results for each.
 
 reproduce.json       the scale and the version of cic: runs of others are not mixed with these
 runs/                the run folders of all experiments, as a sweep keeps them
@@ -37,21 +37,21 @@ _MEDIA = (".png", ".mp4")
 
 
 class OutputFolder:
-    """Read and write the folder `--out`."""
+    """Read and write the output folder."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.runs = path, path / "runs"
         foreign = path.exists() and (not path.is_dir() or any(map(_is_foreign, path.iterdir())))
         self.made = self._read()  # after looking: a command that starts meanwhile writes the mark before anything else
         if self.made is None and foreign:
-            raise UserError(f"{path} holds something else than experiments: give --out a new folder")
+            raise UserError(f"{path} contains something else than experiments: choose a new folder for `out`")
 
     def _read(self) -> dict[str, Any] | None:
         if not (self.path / MARK).exists():
             return None
         found = read_object(self.path / MARK)
         if isinstance(found, str) or found.get("format") != FORMAT:
-            raise UserError(f"{self.path / MARK} is damaged or of another version of cic: give another --out")
+            raise UserError(f"{self.path / MARK} is damaged or of another version of cic: choose another `out`")
         return found
 
     @contextmanager
@@ -76,7 +76,7 @@ class OutputFolder:
             if (version, other) != (__version__, scale):
                 raise UserError(
                     f"{self.path} was made by cic {version} at scale {other}, this is cic {__version__} at scale "
-                    f"{scale}: give another --out, or --draw to draw what is there"
+                    f"{scale}: choose another `out`, or set `draw` to draw the existing runs"
                 )
             return
         self.made = {"format": FORMAT, "version": __version__, "scale": scale}

@@ -21,7 +21,7 @@ class ReproduceOptions:
     draw: bool = False
     """Run nothing: draw the contents of `out` again, from its run folders or its tables."""
     seeds: str | None = None
-    """0-4, or 0,3,7, in place of the experiment's own."""
+    """Seeds, such as 0-4 or 0,3,7; by default those of the experiment."""
     domain: str | None = None
     """Another domain than the paper's, or several (walker,quadruped), where the experiment allows it."""
     set: tuple[str, ...] = ()

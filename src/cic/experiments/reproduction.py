@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cic import __version__
+from cic.core.command_text import command_text
 from cic.core.config import with_fields
 from cic.core.errors import UserError
 from cic.experiments.all_experiments import EXPERIMENTS, get_experiment, merge, plan_runs
@@ -41,11 +42,13 @@ class DrawnExperiment:
     @property
     def command(self) -> str:
         """The command that reproduces it."""
-        words = ["cic reproduce", self.experiment.name, "--scale", self.setup.scale]
-        words += ["--seeds", ",".join(map(str, self.setup.seeds))] if self.setup.seeds else []
-        words += ["--domain", self.setup.domain] if self.setup.domain else []
-        words += ["--set", *self.setup.settings] if self.setup.settings else []
-        return " ".join(words)
+        settings = {
+            "scale": self.setup.scale,
+            "seeds": ",".join(map(str, self.setup.seeds)) or None,
+            "domain": self.setup.domain or None,
+            "set": self.setup.settings or None,
+        }
+        return command_text("reproduce", self.experiment.name, **settings)
 
     @property
     def complete(self) -> bool:

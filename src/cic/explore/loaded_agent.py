@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from cic import envs
 from cic.api import load
+from cic.core.command_text import command_text
 from cic.core.errors import UserError
 from cic.core.types import Array
 from cic.envs.base import VectorEnv
@@ -55,14 +55,12 @@ class LoadedAgent:
 
     def command(self, skill: Array, seed: int) -> str:
         """Return the command that shows the same skill from the same initial state."""
-        words = ["cic", "explore", self.name, *([] if self.at is None else ["--at", str(self.at)])]
-        if self.space.kind != "none":
-            words += ["--skill", *skill_arguments(self.space, skill)]
-        return shlex.join([*words, "--seed", str(seed)])
+        numbers = skill_arguments(self.space, skill) if self.space.kind != "none" else None
+        return command_text("explore", self.name, at=self.at, skill=numbers, seed=seed)
 
 
 def skill_arguments(space: SkillSpace, skill: Array) -> list[str]:
-    """Return a skill in the form that `--skill` accepts, as short as possible without loss of precision."""
+    """Return a skill in the form that the setting `skill` accepts, as short as possible without loss of precision."""
     if space.kind == "onehot" and space.dim > 1:
         return [str(int(skill.argmax()))]
     if space.kind == "box" and (skill == skill[0]).all():

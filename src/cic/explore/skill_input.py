@@ -55,7 +55,7 @@ def between(space: SkillSpace, first: Array, second: Array, share: float) -> Arr
 
 
 def typed(space: SkillSpace, text: str) -> Array:
-    """Parse a skill: the numbers that `--skill` accepts, separated by blanks or commas."""
+    """Parse a skill: the numbers that the setting `skill` accepts, separated by blanks or commas."""
     words = [word for word in re.split(r"[\s,;\[\]()]+", text) if word]
     try:
         numbers = [float(word) for word in words[: space.dim + 1]]
@@ -66,4 +66,4 @@ def typed(space: SkillSpace, text: str) -> Array:
     try:
         return space.check(numbers)
     except UserError as error:
-        raise UserError(str(error).replace("--skill", "this")) from None
+        raise UserError(str(error).replace("`skill`", "this")) from None

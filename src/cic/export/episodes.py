@@ -45,6 +45,6 @@ def episodes_of(run: Run | Path | str) -> Experience:
     replay = Replay.load(read_replay(opened, config))
     found = list(replay.episodes(envs.tasks(config.environment)))
     if not found:
-        raise UserError(f"{opened.path} holds no complete episode: train for longer, or with a larger --replay")
+        raise UserError(f"{opened.path} contains no complete episode: train for longer, or with a larger `replay`")
     steps = len(replay) - int(replay.episode_end.sum())
     return Experience(config.environment, str(config.objective), found, steps - sum(map(len, found)))

@@ -19,7 +19,7 @@ def write_exorl(experience: Experience, out: Path | str, task: str | None = None
     domain = experience.environment.partition("-")[0].replace(":", "_").replace("/", "_")
     folder = Path(out) / domain / experience.method / "buffer"
     if folder.exists() and any(folder.iterdir()):
-        raise UserError(f"{folder} holds episodes already: choose another --out")
+        raise UserError(f"{folder} contains episodes already: choose another `out`")
     folder.mkdir(parents=True, exist_ok=True)
     for index, episode in enumerate(experience.episodes):
         arrays: Any = _arrays(episode, task)  # numpy's stubs take names for its own arguments

@@ -34,7 +34,7 @@ def write_minari(experience: Experience, out: Path | str, task: str | None = Non
     name = f"cic/{domain}/{experience.method}-v0"
     folder = Path(out) / name
     if folder.exists():
-        raise UserError(f"{folder} holds a dataset already: choose another --out")
+        raise UserError(f"{folder} contains a dataset already: choose another `out`")
     with _below(out), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it recommends authors and links, which are the user's to add
         minari.create_dataset_from_buffers(

@@ -110,7 +110,7 @@ class Agent(nn.Module):
     # ---- learning ----------------------------------------------------------------------------------------------
 
     def update(self, *batches: Batch, intrinsic: bool, actor: bool = True) -> Metrics:
-        """Take one update and return its metrics, as tensors: reading a value is what waits for the device.
+        """Take one update and return its metrics as tensors, because reading a value would wait for the device.
 
         Args:
             batches: `objective.needs.batches` batches; the representation learns from each, the policy from the last.
@@ -133,7 +133,7 @@ class Agent(nn.Module):
         return metrics
 
     def _prepare(self, batch: Batch) -> Batch:
-        """Add what the objective samples and computes before its loss. It uses features, as everywhere."""
+        """Let the objective sample and compute what its loss and reward share, from features."""
         seen = self.encode(batch, detached=True)
         prepared = self.objective.prepare(seen, self.generator)
         if seen is batch:
@@ -178,7 +178,7 @@ class Agent(nn.Module):
         return loss in self.encoder.learns_from
 
     def _create_optimisers(self) -> None:
-        """Create those of the objective and the encoder; the learner has its own."""
+        """Create the optimisers of the objective and the encoder; the learner has its own."""
         lr = self.learner.config.lr
         groups = self.objective.parameter_groups(lr)
         self._encoder_optimiser: Adam | None = None

@@ -1,4 +1,4 @@
-"""The one place that uses `torch.compile`: a function is compiled, or stays as it is with a warning.
+"""The one place that uses `torch.compile`: a function is compiled, or used without compilation after a warning.
 
 Compiling CIC's gradients takes about 20 s, or 4 s with torch's cache on disk, and saves 3 to 4 ms per update at batch
 256 and 2 to 39 ms at the paper's size (`python -m benchmarks updates`). Compiling saves time from about 5,000 updates;
@@ -44,7 +44,7 @@ def missing() -> str | None:
 
 
 class Compiled:
-    """A compiled function. If compiling fails, this one and its siblings are called as they are, after one warning."""
+    """A compiled function. If compiling fails, this function and all others run uncompiled, after one warning."""
 
     def __init__(self, function: Callable[..., Any], device: torch.device, siblings: list[Compiled]) -> None:
         import torch._dynamo

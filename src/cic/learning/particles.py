@@ -69,7 +69,7 @@ def _smallest(values: Tensor, k: int) -> Tensor:
 
 @torch.no_grad()
 def effective_rank(points: Tensor) -> Tensor:
-    """exp of the entropy of the covariance's spectrum (Roy & Vetterli 2007): 1 is collapse, the dimension isotropy."""
+    """exp of the entropy of the covariance's spectrum (Roy & Vetterli 2007): from 1 (collapsed) to the dimension."""
     centred = points - points.mean(dim=0)
     smaller = centred.T @ centred if points.shape[1] <= points.shape[0] else centred @ centred.T
     spectrum = torch.linalg.eigvalsh(smaller).clamp(min=0)  # without the zeros, which both products share

@@ -9,7 +9,7 @@ holds only the final observation. A sample starts at any record whose next n rec
 
 Samples therefore cross neither the end of an episode nor the write position of the ring, and a truncated episode is
 bootstrapped. Episodes shorter than n steps are never sampled. Each distinct skill is stored once.
-`cic.learning.replay_extras` computes what objectives ask for with `Needs`.
+`cic.learning.replay_extras` computes the extras that objectives request with `Needs`.
 
 Only this module depends on the layout of the arrays in a checkpoint. `Replay.load` reads them.
 """

@@ -1,4 +1,4 @@
-"""The extras of a batch that objectives ask for with `Needs`: where a skill started, its path, goals.
+"""The extras of a batch that objectives request with `Needs`: where a skill started, its path, goals.
 
 Places count from the oldest record that an environment still holds; overwritten records are not considered.
 """

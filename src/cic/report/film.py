@@ -117,11 +117,11 @@ def _environment(run: Run, task: str | None) -> str:
     if task is None:
         return name
     if run.kind == "finetune":
-        raise UserError(f"{run.path} was finetuned on {name}: omit --task")
+        raise UserError(f"{run.path} was finetuned on {name}: omit `task`")
     domain, _ = envs.split_name(name)
     known = envs.domains().get(domain)
     if known is None:
-        raise UserError(f"{name} has no named tasks: omit --task")
+        raise UserError(f"{name} has no named tasks: omit `task`")
     short = task.removeprefix(f"{domain}-")
     if short not in known.tasks:
         raise unknown(f"task of {domain}", task, known.tasks)

@@ -101,7 +101,7 @@ def study(
         number = sum(len(parts[other]) for other in others)
         notices.append(
             f"{number} finetuning run(s) have a different budget than {', '.join(result.budget.describe())} and are in "
-            f"a separate section: {labels}. --budgets together puts them into the same table"
+            f"a separate section: {labels}. `budgets=together` puts them into the same table"
         )
     result.pretrain = grouper.groups(pretrain)
     named = {group.label: group.method for group in result.groups}
@@ -167,10 +167,10 @@ class _Grouper:
         if len(rows) > 1:
             self.notices.append(
                 f"{title}: {runs[0].kind} runs differ in {', '.join(apart)} and are not averaged; each setting has its "
-                f"own row ({', '.join(labels)}). --mix averages them"
+                f"own row ({', '.join(labels)}). `mix` averages them"
             )
         elif keys and self.mix:
-            self.notices.append(f"{title}: runs that differ in {', '.join(keys)} are averaged because of --mix")
+            self.notices.append(f"{title}: runs that differ in {', '.join(keys)} are averaged because of `mix`")
         names = {label: [run.name for run in rows[label]] for label in labels}
         return [RunGroup(marked(label, names[label], self.sound), method, tuple(rows[label])) for label in labels]
 

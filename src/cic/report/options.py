@@ -41,7 +41,7 @@ class ReportOptions:
     watch: bool = False
     """Update the report whenever a run has made progress, until no run is in progress."""
     interval: float = 30.0
-    """Seconds between two checks with --watch; an open page reloads itself as often."""
+    """Seconds between two checks with `watch`; an open page reloads itself as often."""
 
     def __post_init__(self) -> None:
         if self.interval <= 0:

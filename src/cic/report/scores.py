@@ -116,14 +116,14 @@ def _select_tasks(result: Scores, rule: str, notices: list[str]) -> None:
         for task in [task for task in every if task not in common]:
             missing = ", ".join(row.label for row in result.rows if task not in row.matrix.tasks)
             notices.append(
-                f"{task} is excluded from the aggregate statistics: no finished run of {missing} (--tasks each "
+                f"{task} is excluded from the aggregate statistics: no finished run of {missing} (`tasks=each` "
                 "includes it)"
             )
         result.rows = [replace(row, matrix=row.matrix.only(common)) for row in result.rows]
         result.tasks = tuple(common)
         return
     if len(common) < len(every):
-        reason = "because of --tasks each" if rule == "each" else "because no task is common to all"
+        reason = "because of `tasks=each`" if rule == "each" else "because no task is common to all"
         notices.append(f"the aggregate statistics of each row cover its own tasks, {reason}: rows are not comparable")
     result.tasks = tuple(every)
 

@@ -176,7 +176,7 @@ def _media(builder: Builder) -> None:
         room -= len(data)
     if len(items) < len(waiting):
         builder.notices.append(
-            f"{len(waiting) - len(items)} of {len(waiting)} pictures and films do not fit in the page (see --media)"
+            f"{len(waiting) - len(items)} of {len(waiting)} pictures and films do not fit in the page (see `media`)"
         )
     if items:
         builder.html("media", render("media.html", items=items, loop_films=False))

@@ -37,4 +37,4 @@ def refuse_bundled(folder: Path) -> None:
     """Raise a `UserError` for the folder of a bundled agent. Call it before writing to a run folder."""
     if is_bundled(folder):
         name = folder.absolute().relative_to(FOLDER).parts[0]
-        raise UserError(f"{name} is part of the cic package and cannot be changed: choose a folder with --out")
+        raise UserError(f"{name} is part of the cic package and cannot be changed: choose another folder with `out`")

@@ -4,13 +4,13 @@
     metrics.jsonl     one line per log entry; the same seed gives the same bytes
     timing.jsonl      wall-clock times, in a file of their own because they never repeat
     status.json       running, finished, interrupted or failed, and the step
-    result.json       the final result; a run with this file is finished, whatever status.json states
+    result.json       the final result; a run with this file is finished, even if status.json differs
     trials.json       the skills that finetuning tried
     checkpoints/      the last two, complete, with metrics and result: training resumes bit-exactly from them
-    library/          what the skills of a finished pre-training do
+    library/          trajectories of the skills of a finished pre-training
     milestones/       weights only, at 100k, 500k, 1M and 2M steps
     inherited/        the weights that a finetuning started from, and the pre-training data it learns from
-    measured/         what `cic reproduce` measured on the finished run
+    measured/         measurements of `cic reproduce` on the finished run
 
 Nothing in it is a pickle. A checkpoint is a folder of safetensors and JSON with a checksum for each file, and is
 written atomically (`cic.runs.storage`). All paths inside are relative, so a run folder can be moved.
@@ -52,11 +52,11 @@ _OVERWRITTEN = ("checkpoints", "milestones", "library", "metrics.jsonl", "timing
 
 
 class Inheritance(NamedTuple):
-    """What a finetuning starts from."""
+    """The pre-trained weights and data of a finetuning."""
 
     weights: Tensors
     library: Arrays
-    """What the skills of the pre-training do (`cic.training.library`); empty if the run has none."""
+    """The skill library of the pre-training (`cic.training.library`); empty if the run has none."""
     steps: Arrays | None = None
     """The pre-training data (`cic.training.relabelled_replay`), if the finetuning learns from it."""
 
@@ -110,13 +110,13 @@ class Run:
 
         Args:
             about: Where the run comes from, for the record.
-            inherited: What a finetuning starts from. It is copied, so that the folder is complete on its own.
+            inherited: The pre-trained weights and data of a finetuning; copied, so that the folder is complete.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"cannot make the folder {self.path}: {error.strerror}") from None
-        self.lock()  # of two processes with the same --out, one gets the lock and the other finds a run
+        self.lock()  # of two processes with the same folder, one gets the lock and the other finds a run
         try:
             self._fill(about, inherited)
         except (OSError, DiskError) as error:
@@ -129,7 +129,7 @@ class Run:
     def _fill(self, about: dict[str, Any], inherited: Inheritance | None) -> None:
         if os.path.lexists(self.path / "config.json"):
             raise UserError(
-                f"{self.path} holds a run already: continue it with --resume {self.path}, or choose another --out"
+                f"{self.path} contains a run already: continue it with `resume={self.path}`, or choose another `out`"
             )
         self._refuse_files_of_others()
         if inherited is not None:
@@ -140,14 +140,14 @@ class Run:
         self._write_header()
 
     def _refuse_files_of_others(self) -> None:
-        """`--out` may be a folder of the user's, but nothing of theirs is overwritten."""
+        """The folder may contain files of the user, but none of them is overwritten."""
         taken = [name for name in _OVERWRITTEN if os.path.lexists(self.path / name)]
         left = self.path / "inherited"  # a start that was killed may have left it
         if os.path.lexists(left) and not (left / "manifest.json").is_file():
             taken.append(left.name)
         if taken:
             raise UserError(
-                f"{self.path} contains {', '.join(taken)}, which a run would overwrite: choose another --out"
+                f"{self.path} contains {', '.join(taken)}, which a run would overwrite: choose another `out`"
             )
 
     def _write_header(self) -> None:
@@ -171,21 +171,21 @@ class Run:
         this object already behaves as the extended run, without its result and its last checkpoints.
 
         Args:
-            ending: The step from which on checkpoints contain what only the end of a run does.
+            ending: The step from which on checkpoints contain the final phase of a run.
         """
         planned = int(self.config["steps"])
         if isinstance(steps, bool) or not hasattr(steps, "__index__"):
             raise UserError(f"steps must be a whole number, not {steps!r}")
         steps = operator.index(steps)
         if steps < planned or (self.finished and steps == planned):
-            raise UserError(f"{self.path} has {planned:,} steps already: --steps must be more")
+            raise UserError(f"{self.path} has {planned:,} steps already: set `steps` to a larger number")
         if steps == planned:
             return
         saved = [int(folder.name) for folder in self.checkpoints()]
         if saved and min(saved) >= ending:
             raise UserError(
-                f"{self.path} has no checkpoint from before step {ending:,}, where its end began, so it cannot be "
-                f"extended: start a new run with --steps {steps}, and a smaller --checkpoint-every to extend that one"
+                f"{self.path} has no checkpoint from before step {ending:,}, where its final phase starts, so it "
+                f"cannot be extended: start a new run with `steps={steps}` and a smaller `checkpoint_every`"
             )
         self.about = self.about | {"extended": [*self.about.get("extended", []), planned]}
         self.config = self.config | {"steps": steps}
@@ -284,7 +284,7 @@ class Run:
         write_folder(self.path / "milestones" / f"{step:09d}", {"agent": weights}, {}, {"step": step})
 
     def save_library(self, library: Arrays) -> None:
-        """Save what the skills of a pre-training do, for the finetunings that start from it."""
+        """Save the skill library of a pre-training, for the finetunings that start from it."""
         write_folder(self.path / "library", {}, {"library": library}, {})
 
     def load_checkpoint(self, limits: Mapping[str, int] | None = None) -> Checkpoint | None:
@@ -375,15 +375,15 @@ class Run:
         return None
 
     def library(self) -> Arrays:
-        """What the skills of a pre-training do; empty if the run has no library, or with a warning if it is damaged."""
+        """The skill library of a pre-training; empty if the run has none, or with a warning if it is damaged."""
         try:
             return _read_library(self.path / "library") if (self.path / "library").is_dir() else {}
         except Damaged as error:
-            warnings.warn(f"{error}; the skill search does without it", stacklevel=2)
+            warnings.warn(f"{error}; the skill search does not use it", stacklevel=2)
             return {}
 
     def inherited(self, limit: int | None = None) -> Inheritance | None:
-        """What a finetuning started from; None for a run from scratch.
+        """The pre-trained weights and data of a finetuning; None for a run from scratch.
 
         Args:
             limit: The bytes that the weights may have.

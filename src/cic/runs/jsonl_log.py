@@ -59,7 +59,7 @@ class JsonlLog:
         if not same:
             raise UserError(
                 f"{self.path} was changed while the run was writing it: "
-                "continue with --resume, which restores it from the last checkpoint"
+                "continue with `resume`, which restores it from the last checkpoint"
             )
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The names that a run uses in its folder. Everything else there belongs to the user: `--out .` is allowed."""
+"""The names that a run uses in its folder. All other files belong to the user: `out` may be the current folder."""
 
 from __future__ import annotations
 

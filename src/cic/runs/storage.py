@@ -52,7 +52,7 @@ class DiskError(UserError):
     """A checkpoint could not be written; the previous one is unchanged."""
 
     def __init__(self, folder: Path, reason: str) -> None:
-        super().__init__(f"cannot write the checkpoint {folder}: {reason}. Fix this, then continue with --resume")
+        super().__init__(f"cannot write the checkpoint {folder}: {reason}. Fix this, then continue with `resume`")
         self.reason = reason
 
 

@@ -52,7 +52,7 @@ class RayExecutor(Executor):
             self.close()
             raise
         self._context = ray.put(context)
-        # `run_one` returns the errors of a run, so an exception comes from the store and is worth a retry.
+        # `run_one` returns the errors of a run, so an exception comes from the store, and the run is retried.
         self._task = ray.remote(max_retries=_RETRIES, retry_exceptions=True)(run_one)
 
     # ---- runs --------------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def _check_address(address: str) -> None:
     except (OSError, OverflowError) as error:
         reason = "no answer" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or error
         raise UserError(
-            f"no Ray cluster at {address} ({reason}): is `ray start --head` running there, and the port open?"
+            f"no Ray cluster at {address} ({reason}): is a Ray head node running there, and the port open?"
         ) from None
     command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
     try:

@@ -1,1 +1,1 @@
-"""How a run goes: settings, the one loop, the phases, skill selection, evaluation, logs, progress."""
+"""Training: settings, the loop, the scripts, skill searches, evaluation, logs, progress."""

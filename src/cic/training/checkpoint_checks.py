@@ -86,7 +86,7 @@ def require_finite(numbers: Any, name: str) -> None:
 
 
 def segment_outcome(value: Any) -> dict[str, Any] | None:
-    """What the segment that is being executed has collected so far; None between two segments."""
+    """Check what the current segment has collected so far; None between two segments."""
     if value is None:
         return None
     need(isinstance(value, dict) and value.keys() == {"steps", "reward"}, "outcome must have steps and reward")
@@ -96,9 +96,9 @@ def segment_outcome(value: Any) -> dict[str, Any] | None:
 
 
 def texts(value: Any, name: str) -> dict[str, str]:
-    """A mapping from text to text."""
+    """Check a mapping from strings to strings."""
     good = isinstance(value, dict) and all(type(text) is str for pair in value.items() for text in pair)
-    need(good, f"{name} must be an object of texts")
+    need(good, f"{name} must be an object whose values are strings")
     return dict(value)
 
 

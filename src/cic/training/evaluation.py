@@ -1,4 +1,4 @@
-"""Rollouts of the mean action → returns, and what skills do."""
+"""Rollouts with the mean action: returns, trajectories and state coverage."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from cic.learning.replay import Replay
 from cic.training.checkpoint_checks import need, require_like
 
 LONGEST = 10_000
-"""Steps after which an evaluation episode is stopped that does not end by itself."""
+"""Steps after which an evaluation episode without a time limit is stopped."""
 BINS = 20
-"""Along each direction of an environment that names no quantities."""
+"""Cells along each random direction, for environments without named quantities."""
 
 
 class Environment(Protocol):
-    """What a rollout needs of a batched environment."""
+    """The part of a vector environment that a rollout uses."""
 
     num_envs: int
     tasks: tuple[str, ...]
@@ -36,17 +36,17 @@ class Environment(Protocol):
 
 @dataclass
 class Rollout:
-    """One episode per copy."""
+    """One episode of each parallel environment."""
 
     returns: dict[str, npt.NDArray[np.float64]]
-    """Per task, and under `reward` what the environment itself paid."""
+    """Returns per task; `reward` is the environment's own reward."""
     lengths: npt.NDArray[np.int64]
     observations: list[Array]
-    """Each copy's (T + 1, obs); empty unless asked for."""
+    """Observations (T + 1, obs) of each environment; empty unless requested."""
     physics: list[npt.NDArray[np.float64]]
-    """Each copy's (T + 1, state) of `physics()`; empty unless asked for."""
+    """States (T + 1, state) of `physics()` of each environment; empty unless requested."""
     rewards: dict[str, npt.NDArray[np.float64]]
-    """Per task (T, N), zero after a copy's end; empty unless asked for."""
+    """Rewards (T, N) per task, zero after the end of an episode; empty unless requested."""
 
 
 def rollout(
@@ -61,12 +61,11 @@ def rollout(
     longest: int = LONGEST,
     at_step: Callable[[int], object] | None = None,
 ) -> Rollout:
-    """Run each copy for one episode under its row of `skill` (N, dim), or all under one skill (dim,).
+    """Run one episode in each environment with its row of `skill` (N, dim), or with one skill (dim,) for all.
 
     After `limit` steps it stops. Without a limit, episodes of environments that do not state their length are stopped
     after `longest` steps, with a warning. With `keep` the observations are returned, with `watch` also the physics and
-    each step's rewards. `at_step` is called at every step, 0 first, while copies that have just ended are still as they
-    were.
+    the rewards of each step. `at_step` is called at every step, first with 0, before finished environments are reset.
     """
     obs, _ = env.reset(seed=seed)
     skills = np.tile(skill, (env.num_envs, 1)) if np.ndim(skill) == 1 else skill
@@ -111,7 +110,7 @@ def rollout(
         lengths,
         [np.stack(rows) for rows in seen],
         [np.stack(rows) for rows in states],
-        {task: np.stack(paid) for task, paid in rewards.items()},
+        {task: np.stack(values) for task, values in rewards.items()},
     )
 
 
@@ -126,7 +125,7 @@ def evaluate_task(
     workers: int = 0,
     longest: int = LONGEST,
 ) -> npt.NDArray[np.float64]:
-    """The returns of `episodes` episodes of the task under the mean action; the copies run side by side."""
+    """The returns of `episodes` parallel episodes of the task with the mean action."""
     from cic import envs
 
     env = envs.make(name, num_envs=episodes, seed=seed, timeout=timeout, workers=min(workers, episodes))
@@ -137,14 +136,16 @@ def evaluate_task(
 
 
 def plane_cells(observations: list[Array], plane: tuple[int, ...], side: float) -> int:
-    """Distinct cells of the plane, squares of this side, that some observation lies in: how METRA's papers count."""
+    """Count the distinct cells of the plane, squares of this side, that were visited, as in METRA's papers."""
     positions = np.concatenate(observations)[:, list(plane)]
     return len(np.unique(np.floor(positions / side), axis=0))
 
 
 def skill_cells(agent: Agent, domain: str, *, count: int = 48, seed: int = 0) -> int | None:
-    """Cells of the plane that `count` random skills reach in an episode each, under the mean action, where the domain
-    has cells: METRA's measure of what was learned."""
+    """Count the cells of the plane that `count` random skills visit in one episode each, as in METRA's papers.
+
+    The skills act with the mean action. Returns None for domains without cells.
+    """
     from cic import envs
 
     info = envs.domains().get(domain)
@@ -159,10 +160,10 @@ def skill_cells(agent: Agent, domain: str, *, count: int = 48, seed: int = 0) ->
 
 
 class Coverage:
-    """Which cells of a fixed grid were visited: deterministic, cumulative and cheap.
+    """The visited cells of a fixed grid.
 
-    The grid is over the two or three quantities that the domain names (positions, or pose and speed): those that can
-    be covered. An environment that names none is projected on two fixed random directions, squashed by tanh.
+    The grid is over the two or three quantities that the domain names (positions, or pose and speed). In other
+    environments, it is over two fixed random projections of the observation, squashed by tanh.
     """
 
     def __init__(self, over: tuple[Quantity, ...] | None, obs_dim: int) -> None:
@@ -191,7 +192,7 @@ class Coverage:
 
     @property
     def of(self) -> str:
-        """What the fraction is of."""
+        """The description of all cells."""
         if not self.over:
             return f"{len(self.visited):,} cells of two random projections of the observation"
         ranges = [f"{q.name} {q.low:g} to {q.high:g} {q.unit}".strip() for q in self.over]
@@ -199,7 +200,7 @@ class Coverage:
 
 
 class CoverageTracker(Coverage):
-    """The coverage of all steps of a run so far, read from its replay now and then."""
+    """The coverage of all steps of a run so far, read from its replay at every log line."""
 
     def __init__(self, over: tuple[Quantity, ...] | None, obs_dim: int, num_envs: int) -> None:
         super().__init__(over, obs_dim)

@@ -1,7 +1,7 @@
-"""Finetuning: search for a skill, learn the task with it, and keep the better of the two.
+"""Finetuning: search for a skill, learn the task with it, and keep the better of skill and finetuned policy.
 
 The budget covers everything: the search; learning, which starts with the updates that became due in the search and
-trains only the critic with them; and, if asked for, a comparison at the end, in which the chosen skill and the
+trains only the critic with them; and, if requested, a comparison at the end, in which the chosen skill and the
 finetuned policy act without noise from the same initial states.
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Finetuning = Loop[FinetuneConfig[Any, Any]]
 
 COMPARISON_STARTS = 3
-COMPARISON_SEED = 1_000  # and up: initial states that no trial of a search has had
+COMPARISON_SEED = 1_000  # first seed; no trial of a search uses these initial states
 
 
 def finetune(loop: Finetuning) -> Script:
@@ -78,7 +78,7 @@ def finetune(loop: Finetuning) -> Script:
     return {"task": config.task, "return": float(np.mean(returns)), "returns": returns, "skill": skill.tolist()} | kept
 
 
-# ---- what a finetuning starts from -----------------------------------------------------------------------------
+# ---- pre-trained parts ----------------------------------------------------------------------------------------
 
 
 def _inherit(loop: Finetuning) -> nn.Module | None:
@@ -97,7 +97,7 @@ def _inherited_library(loop: Finetuning) -> Library | None:
 
 class TaskBatches:
     """Batches that train one skill on the task's reward: from the run's own replay and, for a share of each batch,
-    from the pre-training replay with predicted rewards. Every transition trains `skill`, whichever skill acted."""
+    from the pre-training replay with predicted rewards. Every transition is relabelled with the one skill."""
 
     def __init__(self, loop: Finetuning) -> None:
         self.loop, self.config = loop, loop.config
@@ -180,7 +180,7 @@ def _make_search(loop: Finetuning, library: Library | None) -> Search:
 
 
 def resolve(search: str, objective: Objective, library: Library | None = None) -> str:
-    """What `auto` and `paper` stand for: a library that shows its skills from several starts, else the paper's."""
+    """Resolve `auto` and `paper`: library search if the library has several initial states, else the paper's."""
     space = objective.skills
     if search == "auto" and library is not None and len(library.candidates) < len(library.skills):
         return "library"
@@ -204,7 +204,7 @@ def _labelled(loop: Finetuning, steps: int) -> Labelled:
 
 
 def _inferred_skill(loop: Finetuning) -> Array | None:
-    """A skill that the objective regresses from rewards, if it can."""
+    """The skill that the objective infers from rewards; None if it cannot."""
     agent = loop.agent
     labelled = loop.replay.recent(loop.step + loop.config.num_envs)
     skill = agent.objective.infer_skill(*(torch.from_numpy(array).to(agent.device) for array in labelled))
@@ -235,9 +235,9 @@ def _train(loop: Finetuning, segment: Segment, start: int) -> Script:
 
 
 def compare(loop: Finetuning, skill: Array, skill_actor: nn.Module | None, start: int) -> Script:
-    """The chosen skill alone and the finetuned policy, from the same initial states; returns which one to keep.
+    """Compare the pre-trained policy with the chosen skill and the finetuned policy; return which one to keep.
 
-    Only the second half of each part counts: where a policy gets to, not where it started.
+    Both start from the same initial states. Only rewards in the second half of the steps count.
     """
     config, parts = loop.config, 2 * COMPARISON_STARTS
     length = (config.steps - start) // (parts * config.num_envs) * config.num_envs

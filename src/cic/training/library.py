@@ -1,8 +1,8 @@
-"""A skill library: what many skills do, without reward, so that a task's reward can be told for all of them at once.
+"""A skill library: recorded trajectories of many skills, so that a task's reward can be predicted for all of them.
 
 A few rewarded steps label states; a regression of reward on state then scores every skill of the library by the states
-that it leads to, without a step in the environment. Trials one after another score a skill by where the one before it
-stopped; labelled states do not.
+that it visits, without a step in the environment. Unlike scores of consecutive trials, these scores do not depend on
+where the previous trial stopped.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from cic.runs.untrusted import Misfit, require_arrays
 from cic.training.checkpoint_checks import need
 from cic.training.reward_model import Doubles, fitted, standardiser
 
-STATES = 64  # of a path that are kept
-UPDATES = 300  # of each network of the regression
-EVERY = 4  # how many of them, and of labelled states, stand for each other when distances are asked for
+STATES = 64  # per stored path
+UPDATES = 300  # gradient steps of each network of the regression
+EVERY = 4  # only every 4th state of paths and labels is used for distances
 
 
 class Library(NamedTuple):
-    """P paths, the skill of each and states along it, evenly spaced from its first to its last.
+    """P paths: the skill of each and evenly spaced states from its first to its last.
 
-    A skill may have several, from different starts.
+    A skill may have several paths, from different initial states.
     """
 
     skills: Array  # (P, dim)
@@ -38,12 +38,12 @@ class Library(NamedTuple):
 
     @property
     def ends(self) -> Array:
-        """(P, T/2, obs): the second half of each path, which is where a skill gets to."""
+        """(P, T/2, obs): the second half of each path, in which a skill has reached its target."""
         return self.paths[:, self.paths.shape[1] // 2 :]
 
     @property
     def candidates(self) -> Array:
-        """(K, dim): its different skills."""
+        """(K, dim): the distinct skills."""
         return np.unique(self.skills, axis=0)
 
     def per_skill(self, of_paths: npt.NDArray[Any]) -> Doubles:
@@ -53,7 +53,7 @@ class Library(NamedTuple):
 
 
 def checked(arrays: dict[str, npt.NDArray[Any]], dim: int, obs: int) -> Library | None:
-    """A library as it was saved; None if there is none, refused if it is not of this agent."""
+    """Read a saved library; None if there is none. Raise a `UserError` if it does not fit the agent."""
     if not arrays:
         return None
     try:
@@ -65,7 +65,7 @@ def checked(arrays: dict[str, npt.NDArray[Any]], dim: int, obs: int) -> Library 
 
 
 def from_replay(replay: Replay, count: int, steps: int) -> Library | None:
-    """The latest `count` paths on which a skill acted for at least `steps` steps in one piece; None without any."""
+    """The latest `count` paths of skills that were active for at least `steps` consecutive steps; None without any."""
     skills, paths = [], []
     for skill, path in replay.skill_paths():
         if len(path) > steps:
@@ -77,14 +77,14 @@ def from_replay(replay: Replay, count: int, steps: int) -> Library | None:
 
 
 def distances(library: Library, obs: Array) -> Doubles:
-    """(K,): how far the second half of each skill's paths lies from what is known, a mean of distances to the nearest.
+    """(K,): the mean distance from the second half of each skill's paths to the nearest known state.
 
-    Known are the states `obs` (N, obs) and those in which the skills began.
+    Known states are `obs` (N, obs) and the initial states of the paths.
     """
     standardised = standardiser(library.paths)
     known = standardised(np.concatenate([library.paths[:, 0], obs[::EVERY]]))
     asked = standardised(library.ends[:, ::EVERY])  # (P, T, obs)
-    squares = (known**2).sum(axis=1) - 2 * asked @ known.T  # (P, T, N), less the square of what is asked
+    squares = (known**2).sum(axis=1) - 2 * asked @ known.T  # (P, T, N), without the squared norm of `asked`
     nearest = squares.min(axis=-1) + (asked**2).sum(axis=-1)
     return library.per_skill(np.sqrt(np.maximum(nearest, 0)).mean(axis=1))
 
@@ -92,8 +92,8 @@ def distances(library: Library, obs: Array) -> Doubles:
 def predicted_scores(library: Library, obs: Array, reward: Array) -> Doubles:
     """(K,): the mean reward over the second half of each skill's paths, by a regression on labelled states.
 
-    It is the mean of three small networks. Nearest neighbours know no direction: where rewards grow towards a place
-    that no trial has reached, they cannot say so.
+    The regression is the mean of three small networks. Unlike nearest neighbours, it can extrapolate rewards that grow
+    towards states which no trial has reached.
     """
     usable = np.isfinite(reward)
     if not usable.any():

@@ -38,7 +38,7 @@ def config_of(run: Run) -> Any:
         imports = run.about.get("imports")
         if not isinstance(imports, list) or not imports or set(imports) <= set(imported()):
             raise
-        needed = " ".join(f"--import {name}" for name in imports)
+        needed = " and ".join(f"`import {name}`" for name in imports)
         raise UserError(f"{error}; {run.path} was made with {needed}") from None
 
 
@@ -114,7 +114,7 @@ def check_source(run: Run, config: Any, trust: bool) -> None:
     if danger and not (trust or os.environ.get(TRUST) == "1"):
         raise UserError(
             f'the environment "{plain(name)}" of {run.path} {plain(danger)}: if you know who made the run, '
-            f"allow that with --trust (or {TRUST}=1)"
+            f"allow that with `trust` (or {TRUST}=1)"
         )
 
 

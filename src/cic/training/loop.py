@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from cic.core.command_text import command_text
 from cic.core.errors import Interrupted, UserError
 from cic.core.types import Array, Batch, Bools, Metrics, Needs
 from cic.envs.base import VectorEnv
@@ -97,7 +98,7 @@ class Loop(Generic[C]):
         torch.set_num_threads(config.threads)
         self.run, self.config, self.env, self.agent, self.quiet = run, config, env, agent, quiet
         self.inherited = inherited
-        """What a finetuning starts from."""
+        """The pre-trained weights and data of a finetuning."""
         self.rng = np.random.default_rng(config.seed)
         self.needs = agent.objective.needs if config.intrinsic else Needs()
         num_envs = config.num_envs
@@ -123,7 +124,7 @@ class Loop(Generic[C]):
         self.finished_return = np.zeros(len(self._returns))
         self.finished_count = np.zeros(1, np.int64)
         self.problems = Problems(self.replay.gamma**self.replay.nstep, exempt_checks(agent))
-        """What the metrics showed to be wrong, such as a collapsed representation."""
+        """Problems that the metrics show, such as a collapsed representation."""
         self._outcome: dict[str, Any] | None = None  # of the segment that is being executed
         self._result: dict[str, Any] | None = None
         self._saved_at = -1
@@ -143,7 +144,7 @@ class Loop(Generic[C]):
         if not self.config.keep_physics:
             return 0
         if not (width := self.env.physics().shape[1]):
-            raise UserError(f"{self.env.name} has no simulator state that could be stored: drop --keep-physics")
+            raise UserError(f"{self.env.name} has no simulator state that could be stored: omit `keep_physics`")
         return int(width)
 
     def _physics(self) -> npt.NDArray[np.float64] | None:
@@ -183,7 +184,7 @@ class Loop(Generic[C]):
                 self.run.write_status("interrupted", self.step, f"stopped by {self.stop.by}")
                 raise Interrupted(
                     f"{self.stop.by}: saved at step {self.step}; "
-                    f"continue with `cic {self.run.kind} --resume {self.run.path}`"
+                    f"continue with `{command_text(self.run.kind, resume=self.run.path)}`"
                 ) from None
             return self._finish()
 
@@ -315,7 +316,7 @@ class Loop(Generic[C]):
     # ---- logging -----------------------------------------------------------------------------------------------
 
     def log(self) -> None:
-        """One line of metrics: of an update made at this step, of episodes that ended, of what was covered."""
+        """Log one line of metrics: of an update at this step, of finished episodes and of the coverage."""
         updated = self._updated_at == self.step
         numbers = {name: float(value) for name, value in self._metrics.items()} if updated else {}
         self.require_finite(numbers)  # before the diagnosis, whose eigenvalues exist only for finite values
@@ -375,7 +376,7 @@ class Loop(Generic[C]):
         where = (
             f"the last good checkpoint is that of step {int(kept[-1].name)}" if kept else "there is no checkpoint yet"
         )
-        return f"{where}; a smaller --lr usually helps"
+        return f"{where}; a smaller `lr` usually helps"
 
     # ---- checkpoints -------------------------------------------------------------------------------------------
 
@@ -447,7 +448,7 @@ class Loop(Generic[C]):
             self.cursor.restore(state["script"])
             self._outcome = checkpoint_checks.segment_outcome(state["outcome"])
         self.env.restore(arrays["env"])
-        if not self.env.exact_state:  # its episodes cannot be continued
+        if not self.env.exact_state:  # restored environments start new episodes
             self.skills.redraw(self.agent.objective.skills)
             self.restart_episodes()
 
@@ -461,5 +462,5 @@ class Loop(Generic[C]):
         return {"generator": self.agent.optimiser_state()["generator"]}
 
     def _try_status(self, state: str, message: str) -> None:
-        with contextlib.suppress(OSError):  # a full disk: the error itself is what the user must see
+        with contextlib.suppress(OSError):  # if the disk is full, the original error must reach the user
             self.run.write_status(state, self.step, message)

@@ -73,7 +73,7 @@ def check_memory(config: Any, spaces: Spaces, tasks: int = 0, *, trains: bool = 
         parts = ", ".join(f"{name} {_size(count)}" for name, count in needs.items())
         raise UserError(
             f"this would need about {_size(total)} of memory ({parts}), but {_size(free)} are free: "
-            "lower --hidden, --batch or --replay"
+            "lower `hidden`, `batch` or `replay`"
         )
 
 

@@ -1,4 +1,4 @@
-"""Pre-training: random skills without task rewards, then a library of what the skills do."""
+"""Pre-training: random skills without task rewards, then a library with trajectories of skills."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def pretrain(loop: Pretraining) -> Script:
 
 
 def collect_library(loop: Pretraining, start: int) -> Script:
-    """Each skill acts for several episodes, without noise or updates. All environments act at once."""
+    """Run each skill for several episodes, without noise or updates, in all environments in parallel."""
     config = loop.config
     num_envs = config.num_envs
     rounds = -(-config.library_skills // num_envs)
@@ -69,7 +69,7 @@ def _milestones(config: PretrainConfig[Any, Any], after: int, until: int) -> Ite
 
 
 def _keep_milestone(loop: Pretraining, step: int) -> None:
-    """Keep the weights, and log how much of the behaviour a skill explains in an environment of its own."""
+    """Save the weights, and log how much of the behaviour the skill explains, in a separate environment."""
     config = loop.config
     loop.run.save_milestone(step, loop.agent.state_dict())
     space = loop.agent.objective.skills
@@ -82,7 +82,7 @@ def _keep_milestone(loop: Pretraining, step: int) -> None:
 
 
 def _keep_library(loop: Pretraining, collected: bool) -> None:
-    """Store what the skills do. Without a library of their own, that is the last skills of the training."""
+    """Store the skill library. Without recorded skills, it contains the last skills of the training."""
     space, config = loop.agent.objective.skills, loop.config
     if space.kind == "none":
         return

@@ -33,7 +33,7 @@ class Speed:
         self.restart(step)
 
     def restart(self, step: int) -> None:
-        """Forget the past, such as the compilation during the first update."""
+        """Discard earlier measurements, such as the compilation during the first update."""
         self._step = step
         self._samples = deque([(self._clock(), step)])
 

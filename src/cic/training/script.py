@@ -46,7 +46,7 @@ class Segment:
     """With `mean`: another actor network than the agent's."""
     skill: Array | None = None
     """One skill for all environments (dim,) or one each (num_envs, dim); None draws random skills, redrawn at each
-    episode's start and as often as the objective's skill space asks for."""
+    episode's start and as often as the objective's skill space defines."""
     train: Literal["none", "critic", "all"] = "all"
     """What the updates that become due train. With `none` they are made later."""
     reset: bool = False
@@ -99,7 +99,7 @@ class Cursor:
         self._start(stage.script)
 
     def finish(self, outcome: Any) -> None:
-        """Record the outcome of the current instruction and go to the next."""
+        """Record the outcome of the current instruction and advance to the next."""
         assert self.current is not None
         self._outcomes[-1].append([self.current.name, outcome])
         self._step(lambda: self._scripts[-1].send(outcome))

@@ -1,4 +1,4 @@
-"""The settings of runs: frozen dataclasses whose field docstrings are the `--help`, and the scales that fill them.
+"""The settings of runs: frozen dataclasses whose field docstrings are the help texts, and the defaults of each scale.
 
 A scale is data, not code: `smoke` is seconds, for tests; `laptop` learns in minutes on one core; `paper` is every
 number of the paper's table.
@@ -168,7 +168,7 @@ class PretrainConfig(LoopConfig[L], Generic[O, L]):
         require(self.library_starts >= 1, f"library_starts must be at least 1, not {self.library_starts}")
         require(self.library_steps >= 1, f"library_steps must be at least 1, not {self.library_steps}")
         taken = self.library_skills * self.library_starts * self.library_steps
-        require(taken < self.steps, f"the library takes {taken} steps, the run has {self.steps}: make it smaller")
+        require(taken < self.steps, f"the library takes {taken} steps and the run {self.steps}: lower `library`")
 
     intrinsic = True
 
@@ -227,9 +227,12 @@ class FinetuneSettings(LoopConfig[L], Generic[L]):
         require(updates is None or updates >= 0, f"critic_updates must not be negative, not {updates}")
         require(
             self.prior_data is None or 0 <= self.prior_data < 1,
-            f"prior_data must lie in [0, 1), not at {self.prior_data}",
+            f"prior_data must lie in [0, 1), not {self.prior_data}",
         )
-        require(0 <= self.check_steps < self.steps, f"check_steps must lie below steps, not at {self.check_steps}")
+        require(
+            0 <= self.check_steps < self.steps,
+            f"check_steps must be less than steps ({self.steps}), not {self.check_steps}",
+        )
         counts = (self.eval_every, self.eval_episodes, self.eval_steps)
         require(min(counts) >= 1, f"eval_every, eval_episodes and eval_steps must be at least 1, not {counts}")
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from cic.core.types import Array, Bools
 from cic.learning.objectives import SkillSpace
 
-HELD = -1  # in place of an age
+HELD = -1  # the age of a skill that is held
 
 
 class SkillSchedule:
@@ -32,11 +32,11 @@ class SkillSchedule:
         self.age[:] = HELD
 
     def start_random(self, space: SkillSpace) -> None:
-        """Follow random skills from now on, unless that is so already."""
+        """Follow random skills from now on, unless they are followed already."""
         self._draw(self.age == HELD, space)
 
     def redraw(self, space: SkillSpace) -> None:
-        """Draw all random skills again; skills that are held stay."""
+        """Redraw all random skills; skills that are held do not change."""
         self._draw(self.age != HELD, space)
 
     def advance(self, done: Bools, space: SkillSpace) -> None:

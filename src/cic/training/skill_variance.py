@@ -1,8 +1,8 @@
-"""How much a skill matters: are skills different, and is the best of them worth a search?
+"""How much returns and behaviour depend on the skill, and so whether a skill search can improve the score.
 
-Several skills act from several starts each. The share of variance that the skill explains is the variance between
-skills over the total, estimated as in a one-way analysis of variance with random effects (the intraclass correlation,
-Shrout & Fleiss 1979, case 1): what the starts alone bring about is not counted as the skills'.
+Several skills act from several initial states each. The share of variance that the skill explains is the variance
+between skills over the total, estimated by a one-way analysis of variance with random effects (the intraclass
+correlation, Shrout & Fleiss 1979, case 1). Variance that is caused by the initial states is not attributed to skills.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BEHAVIOUR = "behaviour"
 
 @dataclass(frozen=True)
 class Share:
-    """Of the variance, with an interval that covers it nine times in ten."""
+    """A share of variance with its 90 % confidence interval."""
 
     value: float
     low: float
@@ -32,10 +32,10 @@ class Share:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What the skill explains of each task's return and of the behaviour itself."""
+    """The share of variance that the skill explains, of each task's return and of the behaviour."""
 
     shares: dict[str, Share]
-    """Per task, and under `behaviour` for the mean standardised observation."""
+    """Shares per task, and `behaviour` for the mean standardised observation."""
     typical: dict[str, float]
     """Per task: the mean return over all skills."""
     best: dict[str, float]
@@ -47,16 +47,16 @@ class Diagnosis:
 
     @property
     def sentence(self) -> str:
-        """In plain words."""
+        """Return a one-line interpretation."""
         behaviour, tasks = self.shares[BEHAVIOUR], [share for name, share in self.shares.items() if name != BEHAVIOUR]
         most = max((share.value for share in tasks), default=0.0)
         if behaviour.high < 0.1 and most < 0.1:
-            return "Skills do not differ: there is nothing to choose."
+            return "Skills do not differ: a skill search cannot improve the score."
         if most < 0.3:
-            return "Skills differ little in what tasks pay: choosing one is not worth many steps."
+            return "Skills differ little in their task returns: a short skill search is enough."
         if most < 0.7:
-            return "Skills differ: choosing one pays, but from one start to another the same skill varies as well."
-        return "Skills differ much, and each does the same from every start: choosing one well is worth its steps."
+            return "Skills differ, but each also varies between initial states: search with several initial states."
+        return "Skills differ strongly and act alike from every initial state: a skill search improves the score."
 
     def metrics(self) -> dict[str, float]:
         return {f"skill/explains_{name}": share.value for name, share in self.shares.items()}
@@ -73,7 +73,7 @@ def diagnose(
     timeout: float = 0.0,
     at_step: Callable[[int], object] | None = None,
 ) -> Diagnosis:
-    """Every skill from the same `starts` initial states of the environment, under the mean action."""
+    """Measure every skill from the same `starts` initial states with the mean action."""
     from cic import envs
 
     count = len(skills)
@@ -90,11 +90,11 @@ def diagnose(
     spread = np.where(every.std(axis=0) > 1e-6, every.std(axis=0), 1.0)
     means = np.stack([path.mean(axis=0, dtype=np.float64) for path in seen.observations]) / spread
     returns = {task: seen.returns[task].reshape(count, starts) for task in tasks}
-    values = {BEHAVIOUR: means.reshape(count, starts, -1)} | {task: paid[..., None] for task, paid in returns.items()}
+    values = {BEHAVIOUR: means.reshape(count, starts, -1)} | {task: each[..., None] for task, each in returns.items()}
     return Diagnosis(
         {name: share_of(value, seed) for name, value in values.items()},
-        {task: float(paid.mean()) for task, paid in returns.items()},
-        {task: float(paid.mean(axis=1).max()) for task, paid in returns.items()},
+        {task: float(values.mean()) for task, values in returns.items()},
+        {task: float(values.mean(axis=1).max()) for task, values in returns.items()},
         count,
         starts,
         returns,
@@ -102,7 +102,7 @@ def diagnose(
 
 
 def share_of(values: Doubles, seed: int = 0, resamples: int = 300) -> Share:
-    """Of (skills, starts, dimensions): the share with a bootstrap interval over skills."""
+    """Compute the share from values (skills, starts, dimensions), with a bootstrap interval over skills."""
     rng = np.random.default_rng(seed)
     chosen = rng.integers(0, len(values), (resamples, len(values)))
     low, high = np.quantile([explained(values[rows]) for rows in chosen], [0.05, 0.95])

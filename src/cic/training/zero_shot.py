@@ -94,20 +94,20 @@ def infer_skill(agent: Agent, labelled: Labelled, task: str) -> Array:
 
 @dataclass(frozen=True)
 class Reached:
-    """Of every goal: where it lies, how near the agent came and how near it ended."""
+    """The position of each goal, and the smallest and the last distance of the agent to it."""
 
     goals: npt.NDArray[np.float64]  # (N, axes)
     nearest: npt.NDArray[np.float64]  # (N,)
     last: npt.NDArray[np.float64]  # (N,)
     radius: float
-    """Within which a goal counts as reached."""
+    """The distance within which a goal counts as reached."""
 
 
 def reach_goals(agent: Agent, env: VectorEnv, seed: int) -> Reached:
-    """One episode per copy, each to a goal of its own: at each step the skill that leads there from where it is.
+    """Run one episode per environment, each to its own goal; at each step, the skill is inferred from state and goal.
 
-    Goals are uniform over the bounds of the domain's plane. A goal is an observation like the copy's first one with the
-    plane's entries replaced; it is reached within 3 cells (as in CSF), or a twentieth of the bounds' width.
+    Goals are uniform over the bounds of the domain's plane. A goal is the first observation of the environment with
+    the plane's entries replaced; it is reached within 3 cells (as in CSF), or a twentieth of the bounds' width.
     """
     info = DOMAINS.get(env.domain)
     if info is None or not info.plane:
@@ -129,7 +129,7 @@ def reach_goals(agent: Agent, env: VectorEnv, seed: int) -> Reached:
 
 
 class _Steering:
-    """An agent that acts by the skill towards its goals, whatever skill it is given."""
+    """An agent that acts with the skills towards its goals and ignores the given skill."""
 
     def __init__(self, agent: Agent, wanted: Array) -> None:
         self.agent, self.wanted = agent, torch.from_numpy(wanted).to(agent.device)

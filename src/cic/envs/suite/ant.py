@@ -1,8 +1,8 @@
-"""Ant: Gymnasium's model as METRA and CSF use it, with its position observed, 200 steps and no early end.
+"""Ant: Gymnasium's model as METRA and CSF use it, with its position observed, 200 steps and no termination.
 
-Tasks are ours: speed along an axis of the plane, from 0 to 1 between standing and 3 m/s. Velocities are observed in
-units of their usual size, as in METRA, which scales positions as well (here they are in metres): a joint's five radians
-per second would drown the skill that a network sees beside them.
+The tasks are specific to this library: the reward grows linearly from 0 at rest to 1 at 3 m/s along an axis of the
+plane. Velocities are divided by their typical size, as in METRA, because joint velocities of 5 rad/s would dominate the
+skill in the input of the networks. METRA also scales positions; here they are in metres.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a domain says about itself: a model, which of MuJoCo's numbers to look at, and the rewards as their functions.
+"""The base class of domains: the MuJoCo model, the observation, and the rewards as functions of physical quantities.
 
 A domain names views of the physics: those that make up the observation, and the single numbers on which the rewards
 depend. The source is one environment's `MjData`, or a `mujoco.batch.Batch` of several, whose arrays have one more axis
@@ -38,9 +38,9 @@ class Domain(ABC):
     drawing: ClassVar[tuple[View, ...]]
     """The plots of an episode."""
     ghosts: ClassVar[tuple[int, float]] = VectorEnv.ghosts
-    """As of the environment: more of them where the body is small and the camera stands still."""
+    """See `Env.ghosts`: use more for a small body and a fixed camera."""
     camera: ClassVar[str | None] = None
-    """Of the model's cameras, the one that shows most; the first one if none is named."""
+    """The camera of the model for images; by default the first."""
 
     def __init__(self, task: str | None) -> None:
         self.task = task
@@ -82,14 +82,14 @@ class Domain(ABC):
         """Draw an initial state, in the order of dm_control's task, so that the same seed gives the same state."""
 
     def begin(self, data: Any, random: np.random.RandomState) -> None:
-        """Start an episode. The forward pass before `place` matters: it leaves its trace in the solver's warm start."""
+        """Start an episode. The forward pass before `place` is necessary: it changes the solver's warm start."""
         mujoco.mj_resetData(self.model, data)
         mujoco.mj_forward(self.passive, data)
         self.place(data, random)
         mujoco.mj_forward(self.passive, data)
 
     def controls(self, actions: Array) -> Floats:
-        """Actions in [-1, 1] stretched to the actuators' ranges, by dm_control's formula rather than a shorter one."""
+        """Scale actions from [-1, 1] to the actuators' ranges, with the same operations as dm_control."""
         exact = actions.astype(np.float64)
         return self._low + self._half * (exact + 1.0) if self._stretched else exact
 
@@ -110,16 +110,16 @@ def passive(model: Any) -> Any:
 
 
 def without_islands(model: Any) -> Any:
-    """A copy for stepping that does not look for islands, bodies that the constraint solver may treat apart.
+    """A copy for stepping without islands, the groups of bodies that the constraint solver may treat separately.
 
-    Where all joints belong to one tree of bodies there is nothing to find: the numbers are the same bit for bit, and a
-    step takes 6 % less. Otherwise (jaco: arm and brick) the last bits would differ, so islands stay.
+    If all joints belong to one tree of bodies, the results are bit-exact and a step takes 6 % less time. Otherwise
+    (jaco: arm and brick) rounding would differ, so islands stay enabled.
     """
     return _disabled(model, mujoco.mjtDisableBit.mjDSBL_ISLAND) if model.ntree == 1 else model
 
 
 def without_sensors(model: Any) -> Any:
-    """A copy that moves alike and computes no sensors, for physics steps after which nobody looks at them."""
+    """A copy with the same motion and without sensors, for physics steps whose sensors are not read."""
     return _disabled(model, mujoco.mjtDisableBit.mjDSBL_SENSOR)
 
 

@@ -1,7 +1,7 @@
 """The physics of N parallel environments in a `mujoco.batch`: one call for all of them, on native threads.
 
-A control step is dm_control's: finish the physics step that is half done, take the others whole, and begin the next
-one, after which positions, velocities and their sensors belong to the new state.
+A control step is that of dm_control: finish the started physics step, take the others, and start the next one. After
+it, positions, velocities and their sensors belong to the new state.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Engine:
     """The physics of N parallel environments; the results do not depend on the number of threads."""
 
     obs: Floats
-    """(N, obs): the observations as they are now."""
+    """(N, obs): the current observations."""
     measured: Floats
     """(N, …): the arguments of the domain's rewards."""
 
@@ -36,7 +36,7 @@ class Engine:
         self._warnings = self._batch.warning[:, UNSTABLE, 1]  # how often
         self._controls = self._batch.bind("ctrl")
         self._views = _looked_at(domain, self._batch)
-        self._scratch = mujoco.MjData(domain.model)  # where episodes begin
+        self._scratch = mujoco.MjData(domain.model)  # in which episodes are reset
         self._scratch_views = _looked_at(domain, self._scratch)
         self.table = np.zeros((num_envs, sum(view[0].size for view in self._views)))
         self.obs, self.measured = np.split(self.table, [domain.info.obs], axis=1)
@@ -85,7 +85,7 @@ class Engine:
         self._look()
 
     def state(self) -> dict[str, Floats]:
-        """The physics, and what was last looked at: force and acceleration sensors lag one physics step behind."""
+        """The physics and the latest sensor values: force and acceleration sensors lag one physics step behind."""
         return {"physics": self._batch.state.copy(), "table": self.table.copy()}
 
     def restore(self, state: dict[str, Any]) -> None:

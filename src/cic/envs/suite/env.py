@@ -117,7 +117,7 @@ class SuiteEnv(VectorEnv):
         return self._renderer(width, height, plain=plain).picture(states[-1], ghosts=states[:-1])
 
     def _renderer(self, width: int, height: int, *, plain: bool) -> Renderer:
-        """The renderer of this size; another size takes its place."""
+        """The renderer of this size. Only one renderer is kept."""
         from cic.envs.rendering import Renderer
 
         if (width, height, plain) != self._drawn_at:

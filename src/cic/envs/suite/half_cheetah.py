@@ -1,7 +1,7 @@
 """Half cheetah: Gymnasium's model as METRA and CSF use it, with its position observed and 200 steps.
 
-Tasks are ours: speed in either direction, from 0 to 1 between standing and 6 m/s. Velocities are observed in units
-of their usual size, as in METRA, which scales positions as well (here they are in metres).
+The tasks are specific to this library: the reward grows linearly from 0 at rest to 1 at 6 m/s in one direction.
+Velocities are divided by their typical size, as in METRA. METRA also scales positions; here they are in metres.
 """
 
 from __future__ import annotations

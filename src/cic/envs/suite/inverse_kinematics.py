@@ -1,7 +1,7 @@
 """Damped least squares (Buss 2004) from a site's pose to joint positions: dm_control's iteration, step for step.
 
-The same operations in the same order, since the initial states of jaco depend on the last bits; only that where
-dm_control computes all that follows from the positions, contacts too, we compute where the bodies are.
+The operations and their order are the same, because the initial states of jaco depend on rounding. Only the forward
+pass differs: dm_control computes everything including contacts, this module only the positions of the bodies.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 TOLERANCE, ITERATIONS, TURN_WEIGHT = 1e-14, 100, 2.0
 JOINTS = 6
 DAMPING, DAMPED_ABOVE = np.eye(JOINTS) * 3e-2, 0.1
-LONGEST_UPDATE, HOPELESS = 2.0, 20.0  # radians; error per radian of update at which it gives up
+LONGEST_UPDATE, HOPELESS = 2.0, 20.0  # radians; error per radian of update at which it fails
 
 
 def reach_pose(model: Any, data: Any, site: int, position: Floats, orientation: Floats) -> bool:
@@ -46,7 +46,7 @@ def reach_pose(model: Any, data: Any, site: int, position: Floats, orientation: 
 
 
 def _turn(matrix: Floats, orientation: Floats) -> Floats:
-    """The rotation, as axis times angle, that is left from a rotation matrix to a quaternion."""
+    """The rotation, as axis times angle, from a rotation matrix to a quaternion."""
     quaternion, inverse, left, turn = np.empty(4), np.empty(4), np.empty(4), np.empty(3)
     mujoco.mju_mat2Quat(quaternion, matrix)
     mujoco.mju_negQuat(inverse, quaternion)

@@ -1,9 +1,8 @@
 """Jaco arm reaching for a Duplo brick: URLB's four tasks, on dm_control's manipulation models.
 
-A task says where the brick lies at the start; its reward is for the hand near the brick, wherever that is then. In the
-reward-free domain the brick starts at the top left, as in URLB's pre-training. The rewards of the tasks whose brick is
-elsewhere are for the hand near the place where their brick would start: the one deviation from URLB, which cannot have
-them all at once.
+A task defines the initial position of the brick and rewards the hand for being near the brick. In the reward-free
+domain the brick starts at the top left, as in URLB's pre-training. One deviation from URLB, because all tasks are
+rewarded at once: a task whose brick starts elsewhere rewards the hand near the initial position of its own brick.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ HAND_LOW, HAND_HIGH = np.array([-0.1, -0.1, 0.2]), np.array([0.1, 0.1, 0.4])
 DOWN = np.array([0.0, 0.70710678118, 0.70710678118, 0.0])
 ARM, FINGERS, BRICK = slice(0, 6), slice(6, 9), slice(9, 16)  # in `qpos`
 BRICK_VELOCITY = slice(9, 15)  # in `qvel`
-POSES, SOLUTIONS, PLACEMENTS = 1000, 10, 20  # attempts; dm_control gives up after 10 poses, and the run with it
+POSES, SOLUTIONS, PLACEMENTS = 1000, 10, 20  # attempts; dm_control fails after 10 poses
 SETTLE_TIME, STILL_VELOCITY, STILL_ACCELERATION = 2.0, 1e-3, 1e-2
 
 
@@ -48,7 +48,7 @@ class Start:
         self._without_brick.geom_contype[brick] = self._without_brick.geom_conaffinity[brick] = 0
 
     def __call__(self, data: Any, random: np.random.RandomState) -> None:
-        random.uniform()  # the radius of the brick's studs, drawn from an interval without width
+        random.uniform()  # the radius of the brick's studs, drawn from an interval of width 0, as in dm_control
         low, high = self._finger_range.T
         data.qpos[FINGERS] = low + (high - low) * random.uniform()
         mujoco.mj_forward(self._passive, data)
@@ -89,7 +89,7 @@ class Start:
         return possible
 
     def _touches(self, data: Any, pairs: Bools) -> bool:
-        """Whether two geoms touch of which `pairs` says that they should not."""
+        """Whether two geoms of `pairs`, which must not touch, are in contact."""
         contact = data.contact
         return bool(pairs[contact.geom1[contact.dist <= 0], contact.geom2[contact.dist <= 0]].any())
 
@@ -104,7 +104,7 @@ class Start:
         raise RuntimeError(f"jaco: the brick collides in {PLACEMENTS} attempts")
 
     def _settle(self, data: Any) -> None:
-        """dm_control takes whole steps; what the second half of a step computes, `mj_forward` computes again."""
+        """Step as dm_control does, in whole steps; `mj_forward` repeats the second half of a step."""
         model = self._without_sensors
         qpos, qvel, time = data.qpos[:9].copy(), data.qvel[:9].copy(), data.time
         while data.time - time < SETTLE_TIME:

@@ -1,7 +1,7 @@
 """Point mass: dm_control's `easy` (reach the centre) and reaching each corner of the square.
 
-The corner tasks are ours: the same product of nearness and small controls, with a wider margin, since a corner is far
-from most initial positions. Nearness is 1 within 5 cm and 0.1 at 30 cm.
+The corner tasks are specific to this library. Their reward is the same product of nearness and small controls, with a
+wider margin, because a corner is far from most initial positions. Nearness is 1 within 5 cm and 0.1 at 30 cm.
 """
 
 from __future__ import annotations

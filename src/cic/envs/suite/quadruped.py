@@ -1,9 +1,9 @@
 """Quadruped: dm_control's walk and run, and URLB's stand and jump.
 
-Stand pays for an upright torso alone; jump multiplies that with the height of the centre of mass. The episode starts
-in a random orientation at the lowest height, in steps of 1 cm, where nothing touches the floor. dm_control climbs
-there with two forward passes per centimetre (20 ms per reset); touching a plane is monotone in the height, so we
-bisect the same heights with collision detection alone.
+Stand rewards an upright torso; jump multiplies this with the height of the centre of mass. The episode starts in a
+random orientation at the lowest height, in steps of 1 cm, without contact with the floor. dm_control tests the heights
+from below with two forward passes each (20 ms per reset). Contact is monotone in the height, so this module bisects
+the same heights with collision detection only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ walking, running = ramp(WALK_SPEED, WALK_SPEED, 0.5), ramp(RUN_SPEED, RUN_SPEED,
 jumping = ramp(JUMP_HEIGHT, JUMP_HEIGHT, 0.5)
 FLOOR = 100.0  # dm_control's for running; only pictures depend on it
 HEIGHTS = np.concatenate([[0.0], np.cumsum(np.full(1000, 0.01))])  # summed one by one, as dm_control's loop does
-FETCH_AND_ESCAPE = ("wall_px", "wall_py", "wall_nx", "wall_ny", "terrain")  # geoms of tasks that are not ours
+FETCH_AND_ESCAPE = ("wall_px", "wall_py", "wall_nx", "wall_ny", "terrain")  # geoms of tasks that are not part of URLB
 
 
 class Quadruped(Domain):

@@ -1,7 +1,7 @@
 """Planar walker: dm_control's stand, walk and run, and URLB's flip.
 
-Flip pays for angular momentum of the torso's subtree about y (≥ 5, falling linearly to 0 over 5) where walk and run
-pay for horizontal speed.
+Flip rewards angular momentum of the torso's subtree about y (≥ 5, falling linearly to 0 over 5) where walk and run
+reward horizontal speed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cic.envs.suite.env import SuiteEnv
 from cic.envs.suite.shaping import bell, ramp
 
 STAND_HEIGHT, WALK_SPEED, RUN_SPEED, SPIN = 1.2, 1.0, 8.0, 5.0
-high = bell(-STAND_HEIGHT, STAND_HEIGHT / 2)  # of the height with the sign turned, since a bell pays for small values
+high = bell(-STAND_HEIGHT, STAND_HEIGHT / 2)  # of the negative height: `bell` rewards small values
 walking, running = ramp(WALK_SPEED, WALK_SPEED / 2, 0.5), ramp(RUN_SPEED, RUN_SPEED / 2, 0.5)
 flipping = ramp(SPIN, SPIN, 0.0)
 

@@ -137,7 +137,7 @@ def _quiver(value: float, places: Any, moved: Any, scale: float) -> Panel:
 
 
 def _numbers(runs: Any) -> tuple[list[float], list[float], list[float]]:
-    """Per run: degrees that directions near the origin span, share of edge moves that do not go out, mean length."""
+    """Per run: degrees spanned near the origin, share of moves at the edge that do not lead outward, mean length."""
     spans, inward, lengths = [], [], []
     for member in runs:
         places, moved = (np.array(member.measured["flow"][name]) for name in ("places", "moved"))

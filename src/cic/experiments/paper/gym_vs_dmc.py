@@ -1,4 +1,4 @@
-"""Figure "OpenAI Gym against DeepMind Control": episodes that end on falling tell the agent what the task is."""
+"""Figure "OpenAI Gym against DeepMind Control": termination on falling carries information about the task."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class Static(Experiment):
 
     def runs(self, setup: ExperimentSetup) -> list[PlannedRun]:
         if setup.domain is not None and setup.domain not in BODIES:
-            raise UserError(f"static does not know the body of {setup.domain}: choose one of {', '.join(BODIES)}")
+            raise UserError(f"the experiment static does not support {setup.domain}: choose one of {', '.join(BODIES)}")
         return [
             pretrain(setup, TITLES[method], domain, seed, method)
             for domain, seed in self.domains_and_seeds(setup)

@@ -41,11 +41,11 @@ class LearnerConfig:
     gamma: float = 0.99
     """Discount."""
     nstep: int = 3
-    """Steps of the n-step return; objectives see (s_t, s_{t+n})."""
+    """Steps of the n-step return; objectives receive (s_t, s_{t+n})."""
     tau: float = 0.01
-    """Polyak rate: share of the critic that its target takes over per update."""
+    """Polyak rate: fraction by which the target moves towards the critic per update."""
     tau_alone: float = 0.1
-    """Polyak rate in updates of the critic alone: the value of a fixed policy can be learned faster."""
+    """Polyak rate in updates that train only the critic: the value of a fixed policy can be learned faster."""
 
     def __post_init__(self) -> None:
         require(self.hidden >= 1, f"hidden must be at least 1, not {self.hidden}")
@@ -151,7 +151,7 @@ T = TypeVar("T", bound=type[Learner])
 
 
 def register_learner(name: str) -> Callable[[T], T]:
-    """Class decorator: `@register_learner("mine")` adds the learner to `--learner mine`."""
+    """Class decorator: `@register_learner("mine")` makes the learner available as `learner="mine"`."""
 
     def add(cls: T) -> T:
         if name in _REGISTRY and _REGISTRY[name].__qualname__ != cls.__qualname__:

@@ -37,7 +37,7 @@ class DDPGConfig(LearnerConfig):
     noise_clip: float = 0.3
     """Bound of the noise inside updates."""
     saturation: float = 0.0
-    """Weight of the penalty on saturated actions, relative to the value; 0 disables it, as in URLB."""
+    """Weight of the penalty on saturated actions, relative to the Q-value; 0 disables it, as in URLB."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,4 +1,5 @@
-"""APS, active pre-training with successor features (Liu & Abbeel 2021): explore, and be able to name the reward.
+"""APS, active pre-training with successor features (Liu & Abbeel 2021): exploration, and features in
+which a task's reward is linear.
 
     loss   = −mean z · φ̂(s')
     reward = log(1 + mean over the k nearest of ‖φ(s') − φ(s'_k)‖ / running mean) + z · φ̂(s')
@@ -6,9 +7,9 @@
     z*     = the least-squares solution of r ≈ z · φ̂(s'), normalised
 
 φ̂ is φ divided by its norm. Deviations from the paper, all of them URLB's: no generalised policy improvement over
-sampled skills; ψ is fitted through its product with z alone; the particles are in the space of unnormalised φ; the
-point itself counts as its nearest neighbour; a margin of 1e-4 is taken from the distances. Two deviations from URLB:
-its least squares had rewards and features swapped; it fitted n-step returns on φ̂(s), here one-step rewards on φ̂(s').
+sampled skills; only the product of ψ and z is fitted; particles are unnormalised φ; the point itself counts as its
+nearest neighbour; a margin of 1e-4 is subtracted from the distances. Two deviations from URLB: its least squares swaps
+rewards and features; it fits n-step returns on φ̂(s), this file one-step rewards on φ̂(s').
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class APSOptions:
     knn: int = 12
     """Nearest neighbours in the batch, the point itself included."""
     knn_margin: float = 1e-4
-    """Taken from each normalised distance, which is then floored at 0."""
+    """Subtracted from each normalised distance; the result is clipped at 0."""
 
     def __post_init__(self) -> None:
         require(self.skill_dim >= 1, f"skill_dim must be at least 1, not {self.skill_dim}")
@@ -79,7 +80,7 @@ class APS(Objective):
         features = self.features(batch.next_obs)
         distances = knn_distances(features, features, min(self.options.knn, len(features)))
         self.distances.update(distances)
-        scale = self.distances.mean.clamp_min(1e-8)  # identical states lie at distance 0
+        scale = self.distances.mean.clamp_min(1e-8)  # identical states have distance 0
         spread = (distances / scale - self.options.knn_margin).clamp_min_(0).mean(dim=1, keepdim=True)
         alignment = (F.normalize(features, dim=1) * batch.skill).sum(dim=1, keepdim=True)
         return torch.log1p(spread) + alignment

@@ -1,4 +1,4 @@
-"""APT, active pre-training (Liu & Abbeel 2021, "Behavior From the Void"): go where the neighbours are far.
+"""APT, active pre-training (Liu & Abbeel 2021, "Behavior From the Void"): maximise the distance to neighbours.
 
     loss   = mean ‖h(s') − f(h(s), a)‖ + mean ‖a − g(h(s), h(s'))‖
     reward = log(1 + mean over the k nearest of ‖h(s) − h(s_k)‖), the particle estimate of the entropy of h(s)
@@ -25,7 +25,7 @@ from cic.learning.particles import knn_distances
 @dataclass(frozen=True)
 class APTOptions:
     feature_dim: int = 512
-    """Width of the representation in which neighbours are sought."""
+    """Width of the representation in which nearest neighbours are computed."""
     knn: int = 12
     """Nearest neighbours in the batch, the point itself included."""
 
@@ -58,7 +58,7 @@ class APT(Objective):
         here, there = self.trunk(batch.obs), self.trunk(batch.next_obs)
         predicted = self.forward_model(torch.cat([here, batch.action], dim=1))
         action = torch.tanh(self.inverse_model(torch.cat([here, there], dim=1)))
-        # The target `there` takes gradients too: the inverse model keeps the features from collapsing.
+        # Gradients also flow through the target `there`: the inverse model prevents a collapse of the features.
         forward_error = torch.linalg.vector_norm(there - predicted, dim=1).mean()
         inverse_error = torch.linalg.vector_norm(batch.action - action, dim=1).mean()
         loss = forward_error + inverse_error

@@ -50,7 +50,7 @@ class SkillSpace:
     radius: float = 1.0
     """Radius of the sphere."""
     active: int | None = None
-    """Only the first so many one-hot skills are sampled; None means all."""
+    """Only this many one-hot skills, the first ones, are sampled; None means all."""
     single: float = 0.0
     """Share of the skills of a sphere that are a single axis with a random sign."""
 
@@ -73,7 +73,7 @@ class SkillSpace:
         return np.zeros((count, 0), dtype=np.float32)
 
     def check(self, given: Sequence[float]) -> Array:
-        """Return the skill (dim,) that the given numbers mean; raise a `UserError` if they mean none.
+        """Return the skill (dim,) for the given numbers; raise a `UserError` if they are not a valid skill.
 
         One number stands for all dimensions of a box, and for the index of a one-hot skill.
         """

@@ -1,14 +1,14 @@
-"""BeCL, behaviour contrastive learning (Yang et al. 2023): states of one skill lie together, those of different skills
-apart.
+"""BeCL, behaviour contrastive learning (Yang et al. 2023): embeddings of states of the same skill are similar, those
+of different skills dissimilar.
 
     e_ij   = exp(f_i · f_j / T − max of row i),  f the normalised embedding of s'
     ℓ_i    = −log(e_ip / (Σ_{j≠i} e_ij + 1e-6) + 1e-6),  p the first other state of the same skill
     loss   = mean ℓ_i, on three fresh batches per update
     reward = exp(−ℓ_i)
 
-As released: the denominator holds every positive, and a partner may come from the same trajectory. The paper's
-positives are behaviours of the same skill. One deviation from the released code: a state without partner is left out
-of the loss and gets no reward; there the batch's first state served as its partner, whatever its skill.
+As in the released code, the denominator contains every positive, and the positive of a state may come from the same
+trajectory. In the paper, positives are other trajectories of the same skill. One deviation from the released code: a
+state without a positive is excluded from the loss and gets no reward; the released code uses the batch's first state.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class BeCLOptions:
 
 @register("becl")
 class BeCL(Objective):
-    """A contrast of states by their skill (Yang et al. 2023)."""
+    """Contrastive learning of states by their skill (Yang et al. 2023)."""
 
     Options = BeCLOptions
     title = "BeCL"
@@ -84,7 +84,7 @@ class BeCL(Objective):
         return (likeness * paired).unsqueeze(1)
 
     def _likeness(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """exp(−ℓ_i), and 1 where a state has a partner: both (B,)."""
+        """exp(−ℓ_i), and 1 where a state has a positive, else 0: both (B,)."""
         embedding = F.normalize(self.head(self.embedding(batch.next_obs)), dim=1)
         similarity = embedding @ embedding.T / self.options.temperature
         e = (similarity - similarity.amax(dim=1, keepdim=True).detach()).exp()

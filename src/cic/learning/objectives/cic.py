@@ -9,9 +9,9 @@ which produced the published numbers:
 - `loss="released"` subtracts the constant e^{1/T} from each row's sum instead of the row's positive;
 - `particles="next_state"` embeds s' alone, not τ;
 - `particle_reward="released"` counts the point itself among its k neighbours, divides distances by a running
-  *variance*, subtracts 0.0005, floors at 0, averages and takes log(1 + ·). `"paper"` is the mean of log‖h − h_k‖ over
+  *variance*, subtracts 0.0005, clips at 0, averages and takes log(1 + ·). `"paper"` is the mean of log‖h − h_k‖ over
   k neighbours other than the point itself;
-- the policy sees raw (s, z); `encode_policy` gives it the embeddings, as Algorithm 1 writes, held fixed there.
+- the input of the policy is raw (s, z); with `encode_policy` it is the embeddings, as in Algorithm 1, as constants.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from cic.learning.networks import mlp, orthogonal_init
 from cic.learning.objectives.base import Objective, SkillSpace, register
 from cic.learning.particles import RunningStatistics, knn_distances
 
-DIRECTIONS = 8  # numbers of a skill that state a direction
-CHANCE_HITS = 8  # correct guesses in a batch that chance explains: it guesses one on average
+DIRECTIONS = 8  # entries of a skill that encode a direction
+CHANCE_HITS = 8  # correct predictions in a batch that are explained by chance, which yields one on average
 MOST_ROWS = 16_384  # largest batch that is recommended
 
 
 @dataclass(frozen=True)
 class CICOptions:
     loss: Literal["released", "infonce"] = "released"
-    """Contrastive loss: the released code's, or cross-entropy against the diagonal as in the text."""
+    """Contrastive loss: the released code's, or cross-entropy against the diagonal as in the paper."""
     particles: Literal["next_state", "transition"] = "next_state"
     """What the entropy is estimated of: the embedding of s', or of (s, s')."""
     particle_reward: Literal["released", "paper"] = "released"
-    """log(1 + mean normalised distance), or the text's mean log distance."""
+    """log(1 + mean normalised distance) as in the released code, or the paper's mean log distance."""
     normaliser: Literal["variance", "std", "mean", "none"] = "variance"
     """Running statistic that divides the distances of the released particle reward."""
     reward: Literal["entropy", "discriminator", "similarity", "uncertainty", "direction"] = "entropy"
@@ -52,13 +52,13 @@ class CICOptions:
     reward_weight: float = 1.0
     """Weight of the added term."""
     reward_from: float = 0.0
-    """Fraction of the pre-training after which this term is added; before it, the reward is entropy alone."""
+    """Fraction of the pre-training after which this term is added; before it, the reward is the entropy only."""
     representation: bool = True
-    """Learn the representation; off leaves the encoders as they were initialised."""
+    """Train the representation; off keeps the initial weights of the encoders."""
     entropy: bool = True
-    """Reward entropy; off leaves only the added term (log q(τ|z) if `reward` names none)."""
+    """Reward entropy; off keeps only the added term (log q(τ|z) by default)."""
     projection: bool = True
-    """Encode skills before contrasting them; off contrasts the raw skill."""
+    """Encode skills for the contrastive loss; off uses the raw skill."""
     skill_dim: int = 64
     """Dimensions of a skill."""
     embedding: int | None = None
@@ -73,13 +73,13 @@ class CICOptions:
     ensemble: int = 4
     """Discriminators of the uncertainty reward."""
     encode_policy: bool = False
-    """Actor and critic see the embeddings of state and skill instead of the raw ones."""
+    """Actor and critic receive the embeddings of state and skill instead of the raw ones."""
 
     def __post_init__(self) -> None:
         require(self.skill_dim >= 1, f"skill_dim must be at least 1, not {self.skill_dim}")
         require(self.temperature >= 0.02, f"temperature must be at least 0.02, not {self.temperature}")
         require(0 < self.reward_weight < math.inf, f"reward_weight must be positive, not {self.reward_weight}")
-        require(0 <= self.reward_from < 1, f"reward_from must lie in [0, 1), not at {self.reward_from}")
+        require(0 <= self.reward_from < 1, f"reward_from must lie in [0, 1), not {self.reward_from}")
         require(
             self.entropy or not self.reward_from,
             "without entropy there is no reward before reward_from: drop one of them",
@@ -126,7 +126,7 @@ class CIC(Objective):
     }
     scales: ClassVar[dict[str, dict[str, Any]]] = {
         "smoke": {"loss": "infonce"},  # the released loss collapses with small batches
-        "laptop": {"normaliser": "std"},  # with the variance the reward fades within 50,000 steps
+        "laptop": {"normaliser": "std"},  # with the variance, the reward decays to almost 0 within 50,000 steps
     }
     options: CICOptions
 
@@ -166,7 +166,7 @@ class CIC(Objective):
     def _directions(self, batch: Batch) -> Tensor:
         """(B, B) cosines of the direction of skill i, its first numbers minus 1/2, and the direction of transition j.
 
-        The embeddings are constants here: only the contrast with the projected skill trains them.
+        The embeddings are constants here: only the contrastive loss with the projected skill trains them.
         """
         assert self.pointing is not None
         with torch.no_grad():
@@ -246,7 +246,7 @@ class CIC(Objective):
         similarity = self._similarities(batch)[0]
         hits = similarity.argmax(dim=0) == torch.arange(len(similarity), device=similarity.device)
         return {
-            "skill/accuracy": hits.float().mean(),  # of naming the transition's skill among the batch's
+            "skill/accuracy": hits.float().mean(),  # of predicting the transition's skill among those of the batch
             "skill/chance": torch.tensor(1 / len(similarity)),
             "contrast/cosine": similarity.mean(),  # of all skills with all transitions; −1 is a collapse
         }

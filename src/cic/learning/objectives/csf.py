@@ -1,16 +1,16 @@
-"""CSF, contrastive successor features (Zheng et al. 2025, "Can a MISL Fly?"): METRA read as mutual information, with a
-contrast in place of the bound and a critic of features in place of rewards.
+"""CSF, contrastive successor features (Zheng et al. 2025, "Can a MISL Fly?"): METRA as mutual information, with a
+contrastive loss instead of the constraint and successor features instead of rewards.
 
     Δ      = φ(s') − φ(s)
     loss   = −mean (Δ · z − ξ log Σ_i exp(Δ · z_i)),  z_i: 256 fresh skills, shared by the batch, z not among them
     reward = Δ, in features: the value of a skill is z · ψ
     z*     = the least-squares solution of r ≈ z · φ(s') + constant, normalised
 
-As released, the reward is only Δ · z, without the sum of the contrast. The regression is ours: the discounted sum of Δ
-along a path is (1 − γ) times that of φ(s'), less φ of its start, so that the policy of z is best for the reward
-z · φ(s').
+As in the released code, the reward is Δ · z, without the contrastive sum. The regression is specific to this library:
+the discounted sum of Δ along a path is (1 − γ) times that of φ(s'), minus φ of its start, so the policy of z maximises
+the reward z · φ(s').
 
-Deviations from the released code: URLB's networks, observations as they are.
+Deviations from the released code: URLB's networks, observations without scaling.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class CSFOptions:
     skill_every: int = 0
     """Steps for which a skill is kept in pre-training; 0 keeps it for the whole episode."""
     contrast: float = 5.0
-    """ξ, weight of the contrast."""
+    """ξ, weight of the contrastive sum."""
     negatives: int = 256
-    """Fresh skills in the contrast."""
+    """Number of fresh skills in the contrastive sum."""
 
     def __post_init__(self) -> None:
         require(self.skill_every >= 0, f"skill_every must not be negative, is {self.skill_every}")

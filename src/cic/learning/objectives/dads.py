@@ -1,15 +1,15 @@
-"""DADS, dynamics-aware discovery of skills (Sharma et al. 2020): go where the skill makes the next state
-predictable and other skills would not.
+"""DADS, dynamics-aware discovery of skills (Sharma et al. 2020): transitions that are predictable with the skill
+and unlikely with other skills.
 
-    loss   = −mean log q(s' − s | s, z),  q a Gaussian of unit variance, terminal steps left out
+    loss   = −mean log q(s' − s | s, z),  q a Gaussian of unit variance, without terminal steps
     reward = log(K + 1) − log(1 + Σ_i exp clip(log q(s' − s | s, z_i) − log q(s' − s | s, z), ±50)),  z_i ~ p(z)
 
 States and differences are batch-normalised (momentum 0.01; the state's with gain and bias): by the batch's own
 statistics in the loss, by running ones in the reward.
 
-As in METRA's repository, q is one Gaussian over whole states; the authors' own is a mixture of four and sees only
-the position of their ant (`dynamics_of` names entries). Deviations from both: replayed batches without importance
-weights, URLB's networks, no planning over the learned dynamics, fewer draws at small scales.
+As in METRA's repository, q is one Gaussian over all entries of the state. In the authors' code, it is a mixture of four
+and predicts only the position of the ant (`dynamics_of` selects entries). Deviations from both: replayed batches
+without importance weights, URLB's networks, no planning over the learned dynamics, fewer draws at small scales.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class DADSOptions:
     prior_samples: int = 100
     """K, skills drawn from the prior for each transition's reward."""
     dynamics_of: tuple[int, ...] = ()
-    """Entries of the observation that the dynamics sees and predicts; none means all."""
+    """Entries of the observation that the dynamics model uses and predicts; none means all."""
 
     def __post_init__(self) -> None:
         require(self.skill_every >= 0, f"skill_every must not be negative, is {self.skill_every}")
@@ -74,7 +74,7 @@ class DADSOptions:
 
 @register("dads")
 class DADS(Objective):
-    """Predictable transitions that tell the skill (Sharma et al. 2020)."""
+    """Transitions that are predictable given the skill (Sharma et al. 2020)."""
 
     Options = DADSOptions
     title = "DADS"
@@ -124,7 +124,7 @@ class DADS(Objective):
         state, change = self.states(seen), self.changes(happened)
         own = self._log_density(state, batch.skill, change)
         ratios = torch.zeros_like(own)
-        for others in torch.split(batch.extras["other_skills"], CHUNK):  # a few at a time, for the sake of memory
+        for others in torch.split(batch.extras["other_skills"], CHUNK):  # a few at a time, to limit memory
             log_density = self._log_density(state.expand(len(others), -1, -1), others, change)
             ratios += (log_density - own).clamp(-50, 50).exp().sum(dim=0)
         return math.log(self.options.prior_samples + 1) - torch.log1p(ratios)

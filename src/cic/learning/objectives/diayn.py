@@ -1,4 +1,4 @@
-"""DIAYN, diversity is all you need (Eysenbach et al. 2019, eq. 3): visit states that tell which skill is at work.
+"""DIAYN, diversity is all you need (Eysenbach et al. 2019, eq. 3): visit states from which the skill can be inferred.
 
     loss   = cross-entropy of q(z | s')
     reward = log q(z | s') − log p(z), with p(z) = 1/n

@@ -1,11 +1,11 @@
-"""Disagreement (Pathak et al. 2019, eq. 1): go where an ensemble of forward models has not yet come to agree.
+"""Disagreement (Pathak et al. 2019, eq. 1): visit states where an ensemble of forward models disagrees.
 
     loss   = mean over members and batch of ‖s' − f_m(s, a)‖
     reward = mean over dimensions of Var_m f_m(s, a)
 
-Unlike a prediction error, the variance vanishes where the world is merely noisy. Deviations from the paper, all of them
-URLB's: the members see the raw states, the error is a norm, the variance is unbiased, every member learns from every
-transition and only its initialisation (PyTorch's default) sets it apart, and the reward is not differentiated through.
+Unlike a prediction error, the variance vanishes where transitions are only noisy. Deviations from the paper, all of
+them URLB's: the members use raw states, the error is a norm, the variance is unbiased, all members train on the same
+transitions and differ only in their initial weights (PyTorch's default), and no gradient flows through the reward.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
-"""FB, forward-backward representations (Touati & Ollivier 2021; Touati et al. 2023): F(s, a, z) · B(s') is how often a
-policy visits s', for every s' at once, so that the skill of a reward follows without further training.
+"""FB, forward-backward representations (Touati & Ollivier 2021; Touati et al. 2023): F(s, a, z) · B(s') is the
+discounted frequency with which a policy visits s', so the skill of any reward is computed without further training.
 
-    M_ij   = F(s_i, a_i, z_i) · B(s'_j),  M' the same by the target networks at (s'_i, a'_i)
+    M_ij   = F(s_i, a_i, z_i) · B(s'_j),  M' the same with the target networks at (s'_i, a'_i)
     critic = Σ_k [½ mean_{i≠j} (M_k,ij − γ_i min_k M'_k,ij)² − mean_i M_k,ii]
              + κ [mean_{i≠j} (B_i · B_j)² − 2 mean_i ‖B_i‖²]
     Q      = F(s, a, z) · z
     z*     = √d · the direction of mean r(s') B(s')
 
 Skills lie on the sphere of radius √d and are redrawn in each update: half from the prior, half as B(s) of states of the
-batch. B is of length √d. It learns with F in the critic's own rule, so this objective has no loss of its own and no
-reward; its `reward` is empty features. Finetuning keeps B with the critic's trunk.
+batch. B has length √d. It is trained together with F by the loss of the critic, so this objective has no separate loss
+and no reward; its `reward` returns empty features. Finetuning keeps B with the critic's trunk.
 
-Deviations from the released code: skills drawn and steps collected online (it learns from data sets); the actor is the
-learner's own, without a stream for the state alone; B has half of the width H (512 of 1,024; it has 526); the optional
-loss on F · z is left out, as there by default. It mixes skills by B(s) and learns B(s'), as here.
+Deviations from the released code: data is collected online (it trains on datasets); the actor is that of the learner,
+without a separate stream for the state; B has half of the width H (512 of 1,024; there 526); the optional loss on F · z
+is omitted, as there by default. As there, skills are mixed with B(s), and B(s') is trained.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Streams(nn.Module):
 
 
 class ForwardBackwardCritic(Critic):
-    """F's two heads, B, and the rule by which both learn. `x` is (s, z)."""
+    """F with two heads, B, and the loss that trains both. `x` is (s, z)."""
 
     trunk: Streams  # type: ignore[assignment]
 
@@ -110,7 +110,7 @@ class FBOptions:
     skill_every: int = 300
     """Steps for which a skill is kept in pre-training."""
     orthogonality: float = 1.0
-    """κ, weight of the loss that spreads B."""
+    """κ, weight of the orthogonality loss of B."""
     mixed_skills: float = 0.5
     """Share of an update's skills that are B of a state instead of a draw from the prior."""
 
@@ -123,7 +123,7 @@ class FBOptions:
 
 @register("fb")
 class FB(Objective):
-    """Forward and backward maps of where policies lead (Touati & Ollivier 2021)."""
+    """Forward and backward representations of successor measures (Touati & Ollivier 2021)."""
 
     Options = FBOptions
     title = "FB"
@@ -134,7 +134,7 @@ class FB(Objective):
 
     def __init__(self, spaces: Spaces, hidden: int, options: FBOptions) -> None:
         super().__init__(spaces, hidden, options)
-        # The learner owns the critic, with B: it saves, trains and moves it. Inside a tuple it is not a submodule here.
+        # The learner owns the critic with B and trains and saves it. Inside a tuple it is not a submodule here.
         self._critic = (ForwardBackwardCritic(spaces, options.skill_dim, hidden, options.orthogonality),)
 
     @property

@@ -1,7 +1,7 @@
 """Fixed: a reward of 1 for every step, the control of the CIC paper (Laskin et al. 2022, Fig. 4).
 
-It teaches only to stay alive. Where episodes end by falling, that alone looks like skill; where they end by time, the
-policy gets no preference at all. A method that does not beat it has learned nothing from its own reward.
+The policy learns only to avoid termination. Where falling terminates an episode, this can look like a skill; where
+episodes are only truncated, all policies are equally good. A method should score higher than this control.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cic.learning.objectives.base import Objective, register
 
 @register("fixed")
 class Fixed(Objective):
-    """A constant reward (Laskin et al. 2022); nothing is learned but the policy."""
+    """A constant reward (Laskin et al. 2022); only the policy is trained."""
 
     title = "Fixed"
 

@@ -1,5 +1,5 @@
-"""HILP, Hilbert foundation policies (Park et al. 2024): a space in which distance is the number of steps between
-states, and policies that move through it in every direction.
+"""HILP, Hilbert foundation policies (Park et al. 2024): a latent space in which the distance of two states is
+the number of steps between them, and policies that move in every direction of it.
 
     V_k(s, g) = −√max(‖φ_k(s) − φ_k(g)‖², 1e-6),  k = 1, 2
     q_k    = r_g + γ_h (1 − at goal) V'_k(s', g),  r_g = 0 at the goal and −1 elsewhere
@@ -11,11 +11,11 @@ Goals: 62.5 % from the same episode, a geometric number of steps later, else any
 sphere of radius √d and are redrawn in each update: half from the prior, half as Cov⁻¹ φ_1(s') of states of the batch.
 
 The paper rewards displacements, (φ(s') − φ(s)) · z; these features are the released default. Deviations from the
-released code: steps are collected online (it learns from data sets); target networks start equal to φ (there they start
-elsewhere, by mistake); ψ is the shared two-headed critic of this library; ρ, the running root mean square of all
-features, is 1 there: policies are the same, but ψ would have to grow to 50 times a distance of 50 first; a hundredth
-of the features' mean square is added to Cov and to the regression, without which skills point along features that
-hardly differ, which ψ has not learned.
+released code: data is collected online (it trains on datasets); target networks start equal to φ (there they start from
+other random weights, a mistake); ψ is the critic of this library with two heads; features are divided by ρ, their
+running root mean square (there ρ = 1: the optimal policies are the same, but ψ must first grow to large values); a
+hundredth of the features' mean square is added to Cov and to the regression, because skills would otherwise point along
+features that hardly vary and that ψ has not learned.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class HILPOptions:
     skill_every: int = 300
     """Steps for which a skill is kept in pre-training."""
     distance_discount: float = 0.98
-    """γ_h, discount of distances; the released code takes 0.96 for walker."""
+    """γ_h, discount of distances; the released code uses 0.96 for walker."""
     expectile: float = 0.5
     """τ, weight of targets that are better than expected."""
     representation_lr: float = 5e-4
-    """Learning rate of φ, in place of the run's."""
+    """Learning rate of φ, instead of the run's."""
     mixed_skills: float = 0.5
     """Share of an update's skills that lead to a state instead of being drawn from the prior."""
 

@@ -1,11 +1,11 @@
-"""ICM, the intrinsic curiosity module (Pathak et al. 2017, eqs. 2–7): go where the forward model is wrong.
+"""ICM, the intrinsic curiosity module (Pathak et al. 2017, eqs. 2–7): visit states where the forward model is wrong.
 
     loss   = mean ‖s' − f(s, a)‖ + mean ‖a − g(s, s')‖
     reward = log(1 + ‖s' − f(s, a)‖)
 
-Deviations from the paper, all of them URLB's: f and g see the raw states, not features learned by g, so g does not
-influence the reward; errors are norms instead of half squared norms and weigh the same (no β, no policy term); the
-reward passes through a logarithm instead of being scaled by η/2; s' lies n steps ahead, as in every n-step batch.
+Deviations from the paper, all of them URLB's: f and g use raw states, not features learned by g, so g does not
+influence the reward; errors are norms instead of half squared norms with equal weights (no β, no policy term); the
+reward is a logarithm instead of being scaled by η/2; s' is n steps ahead, as in every n-step batch.
 """
 
 from __future__ import annotations

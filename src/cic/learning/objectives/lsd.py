@@ -1,16 +1,16 @@
-"""LSD, Lipschitz-constrained skill discovery (Park et al. 2022): travel far along a skill's direction in a
-space where distances are at most those between states.
+"""LSD, Lipschitz-constrained skill discovery (Park et al. 2022): move far along a skill's direction in a
+latent space whose distances are at most those between states.
 
     Δ      = φ(s') − φ(s), every layer of φ divided by its largest singular value
     loss   = −mean Δ · z
     reward = Δ · z
 
-One-hot skills are centred as in METRA. The singular values come by power iteration, once after each step, as a
-product uᵀWv that gradients pass through.
+One-hot skills are centred as in METRA. Singular values are estimated by one power iteration after each step, as a
+product uᵀWv through which gradients flow.
 
-Deviations from the released code: replayed batches (it updates from fresh episodes of 4,000 steps alone; its README
-itself recommends the authors' off-policy successor); one learning rate (it gives φ 3e-5 and the rest 1e-4); the
-iteration follows the step instead of preceding each forward pass; URLB's networks; no bonus for being alive.
+Deviations from the released code: replayed batches (it updates only from new episodes of 4,000 steps; its README
+recommends the authors' off-policy successor); one learning rate (there 3e-5 for φ and 1e-4 for the rest); the power
+iteration follows the step instead of preceding each forward pass; URLB's networks; no survival bonus.
 """
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
-"""METRA, metric-aware abstraction (Park et al. 2024): travel far along a skill's direction in a space where
-one step is at most one unit long.
+"""METRA, metric-aware abstraction (Park et al. 2024): move far along a skill's direction in a latent space
+in which a step has at most length one.
 
     Δ      = φ(s') − φ(s),  c = min(ε, 1 − size of Δ)
-    loss   = −mean (Δ · z + sg(λ) c) + ℓ · sg(mean c),  λ = exp ℓ: a step of φ and one of the dual variable
+    loss   = −mean (Δ · z + sg(λ) c) + ℓ · sg(mean c),  λ = exp ℓ, with a gradient step of φ and of ℓ
     reward = Δ · z
 
 One-hot skills are centred, z ← (z − 1/n) n / (n − 1), in loss and reward. The paper bounds the squared *norm* of Δ; the
-released code bounds the *mean* of its squared entries, which allows steps of √dim: `step_size` names both (`paper` and
-CSF's copy take the sum). As released, ℓ and not λ multiplies the dual variable's loss.
+released code bounds the *mean* of its squared entries, which allows steps of √dim: `step_size` selects one (`paper` and
+CSF's repository use the sum). As in the released code, ℓ and not λ multiplies the loss of the dual variable.
 
-Deviations from the released code: URLB's networks (its policy has tanh layers, separate critics and no LayerNorm),
-of observations only velocities have fixed scales (in `ant` and `half_cheetah`), and the time limit is bootstrapped
-through.
+Deviations from the released code: URLB's networks (there tanh layers, separate critics and no LayerNorm); only
+velocities are scaled (in `ant` and `half_cheetah`), not all observations; truncated episodes are bootstrapped.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ class METRAOptions:
     skill_kind: SkillKind = "sphere"
     """Directions (`sphere`), `normal` vectors or `onehot` skills."""
     step_size: Literal["mean", "sum"] = "mean"
-    """How a latent step is measured: the mean of its squared entries (released) or their sum (paper)."""
+    """Measure of a latent step: the mean of its squared entries (released) or their sum (paper)."""
     slack: float = 1e-3
-    """ε, how much of an unused bound counts."""
+    """ε, the largest slack of the constraint that counts."""
     dual_start: float = 30.0
-    """λ at the start."""
+    """Initial value of λ."""
     dual_lr: float = 1e-4
-    """Learning rate of log λ, in place of the run's."""
+    """Learning rate of log λ, instead of the run's."""
 
     def __post_init__(self) -> None:
         require(self.skill_every >= 0, f"skill_every must not be negative, is {self.skill_every}")
@@ -55,7 +54,7 @@ class METRAOptions:
 
 @register("metra")
 class METRA(Objective):
-    """Latent steps along the skill, no longer than one per step (Park et al. 2024)."""
+    """Latent steps of at most unit length along the skill (Park et al. 2024)."""
 
     Options = METRAOptions
     title = "METRA"

@@ -1,11 +1,11 @@
-"""ProtoRL, prototypical representations (Yarats et al. 2021; SwAV, Caron et al. 2020): go far from what prototypes saw.
+"""ProtoRL, prototypical representations (Yarats et al. 2021; SwAV, Caron et al. 2020): visit states far from others.
 
     loss   = cross-entropy of softmax(C · p(s) / T) against Sinkhorn(C · q(s') / T)
     reward = distance from q(s') to its third nearest candidate in a queue
 
-C are unit prototypes, p the predictor and projector, q the predictor alone: its EMA copy in the loss, itself in the
-reward; all embeddings are unit vectors. Each prototype draws one candidate per batch, by softmax of its scores, and
-the queue keeps the latest ones.
+C are unit prototypes, p the predictor and projector, q only the predictor: its EMA copy in the loss, the predictor
+itself in the reward; all embeddings are unit vectors. Each prototype draws one candidate per batch with the softmax of
+its scores, and the queue keeps the latest ones.
 
 Deviations from the paper, all of them URLB's: states instead of augmented images with an encoder; prototypes
 are learned through the online scores from the start; the queue starts at zero vectors, at distance 1 from everything.
@@ -30,7 +30,7 @@ from cic.learning.particles import knn_distances
 
 @torch.no_grad()
 def sinkhorn(scores: Tensor, iterations: int) -> Tensor:
-    """(B, K) soft assignments: every row sums to 1 and every column comes near B / K."""
+    """(B, K) soft assignments: every row sums to 1 and every column approximately to B / K."""
     kernel = (scores - scores.max()).exp_()
     tiny, share = torch.finfo(kernel.dtype).tiny, kernel.shape[0] / kernel.shape[1]
     rows = kernel.new_ones(len(kernel))
@@ -53,24 +53,24 @@ class ProtoOptions:
     sinkhorn_iterations: int = 3
     """Rounds of balancing the targets over the clusters."""
     target_rate: float = 0.05
-    """How far the target predictor moves towards the online one at each update."""
+    """Fraction by which the target predictor moves towards the online one at each update."""
     queue_size: int = 2048
-    """Candidates kept."""
+    """Capacity of the queue of candidates."""
     knn: int = 3
-    """The reward is the distance to this many-th nearest candidate."""
+    """The reward is the distance to the knn-th nearest candidate."""
 
     def __post_init__(self) -> None:
         for name in ("prediction_dim", "projection_dim", "prototypes", "sinkhorn_iterations", "knn"):
             require(getattr(self, name) >= 1, f"{name} must be at least 1, not {getattr(self, name)}")
         require(self.temperature > 0, f"temperature must be positive, not {self.temperature}")
-        require(0 < self.target_rate <= 1, "target_rate must lie in (0, 1]")
+        require(0 < self.target_rate <= 1, f"target_rate must lie in (0, 1], not {self.target_rate}")
         require(self.queue_size >= self.prototypes, "queue_size must hold a candidate of each of the prototypes")
         require(self.queue_size >= self.knn, "queue_size must be at least knn")
 
 
 @register("proto")
 class Proto(Objective):
-    """Clusters as representation, particle entropy as reward (Yarats et al. 2021)."""
+    """Prototypes as representation, particle entropy as reward (Yarats et al. 2021)."""
 
     Options = ProtoOptions
     title = "ProtoRL"
@@ -123,7 +123,7 @@ class Proto(Objective):
         return knn_distances(embedding, self.queue, self.options.knn).amax(dim=1, keepdim=True)
 
     def _enqueue(self, embedding: Tensor, levels: Tensor) -> None:
-        """Each prototype puts one embedding of the batch in the queue, in place of the oldest; `levels` are uniform."""
+        """Let each prototype replace the oldest candidate by an embedding of the batch; `levels` are uniform."""
         # Softmax over the batch, drawn from by inverting its distribution function: a level between 0 and the sum needs
         # no normalisation, and torch.multinomial would draw a number per (prototype, state).
         cumulative = (self.prototypes @ embedding.T).exp_().cumsum(dim=1)  # (K, B); scores are cosines, exp is safe

@@ -1,4 +1,5 @@
-"""RND, random network distillation (Burda et al. 2019, sections 2.2 and 2.4): go where a random net is not yet known.
+"""RND, random network distillation (Burda et al. 2019, sections 2.2 and 2.4): visit states where a random network is
+not yet predicted well.
 
     error(s) = mean over features of (predictor(x) − target(x))², x = s normalised by its batch and clipped
     loss     = mean error

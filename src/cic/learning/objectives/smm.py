@@ -1,15 +1,15 @@
-"""SMM, state marginal matching (Lee et al. 2019): each skill visits what a density model finds unlikely.
+"""SMM, state marginal matching (Lee et al. 2019): each skill visits states that are unlikely under a density model.
 
     loss   = mean squared error of a VAE on (s, z) + β · KL + cross-entropy of a classifier of z from s
     reward = ‖(s, z) − VAE(s, z)‖² + log n ± cross-entropy(z | s)
 
-The VAE's squared error stands for −log ρ_z(s); the target density p*(s) is uniform and left out. With the cross-entropy
-as −log d(z | s), the paper's mixture objective −log ρ_z(s) + log d(z | s) − log p(z) *subtracts* it, so that skills
-become predictable; URLB's code adds it, and that is what produced the published table: `skill_term` names both.
+The VAE's squared error approximates −log ρ_z(s); the target density p*(s) is uniform and omitted. With the
+cross-entropy as −log d(z | s), the paper's mixture objective −log ρ_z(s) + log d(z | s) − log p(z) *subtracts* it, so
+that skills become predictable; URLB's code, which produced the published table, adds it: `skill_term` selects the sign.
 
-Deviations from the paper, all of them URLB's: no historical averaging, p(z) stays uniform, and both models learn at
-rates of their own from replayed batches. One deviation from URLB: the reward is computed after the models' step, with
-fresh noise in the VAE, as for every other method; URLB reuses the errors from before the step.
+Deviations from the paper, all of them URLB's: no historical averaging, p(z) stays uniform, and both models have their
+own learning rates and train on replayed batches. One deviation from URLB: the reward is computed after the models'
+step, with fresh noise in the VAE, as for every other method; URLB reuses the errors from before the step.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class VAE(nn.Module):
         self.decoder = mlp(code, width, width, dim)
 
     def forward(self, x: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The reconstruction of `x` from the code that `noise` picks, and the codes' mean and log variance."""
+        """The reconstruction of `x` from a code sampled with `noise`, and the mean and log variance of the code."""
         hidden = self.encoder(x)
         mean, log_var = self.mean(hidden), self.log_var(hidden)
         return self.decoder(torch.addcmul(mean, noise, (0.5 * log_var).exp())), mean, log_var
@@ -61,9 +61,9 @@ class SMMOptions:
     vae_code: int = 128
     """Dimension of the VAE's code."""
     vae_lr: float = 1e-2
-    """Learning rate of the VAE, in place of the run's."""
+    """Learning rate of the VAE, instead of the run's."""
     classifier_lr: float = 1e-3
-    """Learning rate of the skill classifier, in place of the run's."""
+    """Learning rate of the skill classifier, instead of the run's."""
 
     def __post_init__(self) -> None:
         for name in ("skill_dim", "vae_hidden", "vae_code"):
@@ -74,7 +74,7 @@ class SMMOptions:
 
 @register("smm")
 class SMM(Objective):
-    """A density model of states and skills beside a skill classifier (Lee et al. 2019)."""
+    """A density model of states and skills, and a skill classifier (Lee et al. 2019)."""
 
     Options = SMMOptions
     title = "SMM"

@@ -1,14 +1,14 @@
-"""SSN4HRL, stochastic neural networks for hierarchical reinforcement learning (Florensa et al. 2017): be fast, and be
-where no other skill is.
+"""SSN4HRL, stochastic neural networks for hierarchical reinforcement learning (Florensa et al. 2017): move
+fast, and visit cells that other skills do not visit.
 
     reward = w ‖p(s') − p(s)‖ − ½ c ‖a‖² + α log(n(z, cell) / n(cell)),  cell the square of side 1/5 that holds p(s')
 
-p is the position in a plane, entries of the observation that `plane` names; n counts a batch. Nothing is learned but
-the policy, whose input is (s, z, s ⊗ z), the released bilinear form. The released code rewards the speed of the body's
-centre (0.01 of the squared actions taken off, α 0.05, side 1/5) in rllab's swimmer and snake.
+p is the position in a plane, the entries `plane` of the observation; n counts within a batch. Only the policy is
+trained, with the input (s, z, s ⊗ z), the bilinear form of the released code. The released code rewards the speed of
+the body's centre (minus 0.01 times the squared actions; α 0.05, side 1/5) in rllab's swimmer and snake.
 
-Deviations: URLB's learner on replayed batches instead of TRPO on batches of 50,000 fresh steps; the speed is that in
-the plane, over the step of the batch; 16 skills, so that it compares with DIAYN, where the paper has 6.
+Deviations: URLB's learner on replayed batches instead of TRPO on batches of 50,000 new steps; the speed is measured in
+the plane over the n steps of a transition; 16 skills for comparison with DIAYN, where the paper has 6.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ class SSN4HRLOptions:
     skill_dim: int = 16
     """Number of skills; each is kept for a whole episode."""
     plane: tuple[int, ...] | None = None
-    """Entries of the observation that are the position in the plane; by default those that the domain names."""
+    """Entries of the observation that are the position in the plane; by default those of the domain."""
     cells_per_unit: float = 5.0
     """Cells along one unit of the plane."""
     speed_weight: float = 10.0
-    """w, weight of the way travelled in a step."""
+    """w, weight of the distance travelled in a step."""
     control_cost: float = 0.01
     """c, weight of the squared actions."""
     information_weight: float = 0.05
-    """α, weight of the information that a cell holds on the skill."""
+    """α, weight of the log probability of the skill given the cell."""
 
     def __post_init__(self) -> None:
         require(self.skill_dim >= 2, f"skill_dim must be at least 2, not {self.skill_dim}")
         require(
             self.plane is None or (len(self.plane) >= 1 and min(self.plane) >= 0),
-            "plane must name entries of the observation, from 0 on",
+            f"plane must contain indices of the observation, not {self.plane}",
         )
         require(self.cells_per_unit > 0, f"cells_per_unit must be positive, not {self.cells_per_unit}")
         for name in ("speed_weight", "control_cost", "information_weight"):
@@ -52,7 +52,7 @@ class SSN4HRLOptions:
 
 @register("ssn4hrl")
 class SSN4HRL(Objective):
-    """Speed, and cells that tell the skill (Florensa et al. 2017)."""
+    """Speed, and cells from which the skill can be inferred (Florensa et al. 2017)."""
 
     Options = SSN4HRLOptions
     title = "SSN4HRL"
@@ -65,7 +65,7 @@ class SSN4HRL(Objective):
         require(
             max(self._plane) < spaces.obs,
             f"ssn4hrl counts over entries {', '.join(map(str, self._plane))} of the observation, which has only "
-            f"{spaces.obs}: name this environment's plane with --plane",
+            f"{spaces.obs}: set `plane` to the position entries of this environment",
         )
 
     @property

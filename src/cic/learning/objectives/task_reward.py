@@ -1,4 +1,4 @@
-"""No intrinsic reward: DDPG (Lillicrap et al. 2016) learns from the task's reward alone."""
+"""No intrinsic reward: DDPG (Lillicrap et al. 2016) learns only from the task's reward."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cic.learning.objectives.base import Objective, register
 
 @register("ddpg")
 class TaskReward(Objective):
-    """The task's own reward (Lillicrap et al. 2016): what finetuning from scratch uses."""
+    """The task's own reward (Lillicrap et al. 2016), for finetuning from scratch."""
 
     title = "DDPG"
 

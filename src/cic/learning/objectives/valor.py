@@ -1,17 +1,17 @@
-"""VALOR, variational autoencoding learning of options by reinforcement (Achiam et al. 2018): a decoder names the skill
-from the whole path, and skills are added when it succeeds.
+"""VALOR, variational autoencoding learning of options by reinforcement (Achiam et al. 2018): a decoder predicts the
+skill from the whole path, and skills are added when it succeeds.
 
     loss   = −mean log P(z | differences of 11 states, evenly spaced along the skill's path)
     reward = log P(z | …) at the skill's last step, 0 before it
     skills : K ← min(⌊1.5 K + 1⌋, all) whenever the mean of P(z | …) reaches 0.86
 
-The decoder is a bidirectional LSTM that sees no actions. The value ends with the skill: its last step has discount 0.
-Found of the paper: it sees state differences, the number of contexts grows by the decoder's success; the threshold
-and the rule for K are as third-party code has them, sizes are ours.
+The decoder is a bidirectional LSTM without actions as input. A skill terminates: its last step has discount 0. From the
+paper: the decoder reads state differences, and the number of contexts grows with its success. The threshold and the
+rule for K are those of third-party code; layer sizes are specific to this library.
 
 Deviations: URLB's learner on replayed steps instead of policy gradients with an entropy bonus (SAC has one); the mean
-of P is a running one over batches; skills last 50 steps so that a reward at their end propagates, where the paper keeps
-one for an episode (`--preset paper`); paths that have not ended are decoded up to their latest state.
+of P is a running mean over batches; skills last 50 steps so that the reward at their end propagates, in the paper a
+whole episode (`preset="paper"`); unfinished paths are decoded up to their latest state.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _last(cell: nn.Module, steps: tuple[Tensor, ...]) -> Tensor:
 @dataclass(frozen=True)
 class VALOROptions:
     skill_dim: int = 16
-    """Number of skills in the end."""
+    """Largest number of skills."""
     first_skills: int = 2
     """Number of skills at the start."""
     skill_every: int = 50
@@ -64,9 +64,9 @@ class VALOROptions:
     decoder_width: int = 64
     """Width of each LSTM."""
     certainty: float = 0.86
-    """Mean probability of the right skill at which skills are added."""
+    """Mean probability of the correct skill at which skills are added."""
     certainty_rate: float = 0.01
-    """How fast that mean follows each batch's."""
+    """Rate of the running mean of this probability."""
 
     def __post_init__(self) -> None:
         require(self.skill_dim >= 2, f"skill_dim must be at least 2, not {self.skill_dim}")

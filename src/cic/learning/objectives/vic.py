@@ -1,16 +1,16 @@
-"""VIC, variational intrinsic control (Gregor et al. 2016, the explicit algorithm): choose options whose last state
-tells which one it was.
+"""VIC, variational intrinsic control (Gregor et al. 2016, the explicit algorithm): options that can be inferred from
+their last state.
 
-    loss   = cross-entropy of q(z | s_0, s_f),  s_0 where the skill began and s_f where it led
+    loss   = cross-entropy of q(z | s_0, s_f),  s_0 the first and s_f the last state of the skill
     reward = log q(z | s_0, s_f) − log p(z) at the skill's last step, 0 before it
 
-p(z) = 1/n. The value ends with the skill: its last step has discount 0. Found of the paper: options end by an action
-of their own and policies learn by policy gradients, on grid worlds and small scenes; its second, implicit algorithm is
-biased in stochastic environments (Kwon 2021).
+p(z) = 1/n. A skill terminates: its last step has discount 0. In the paper, options have a termination action, and
+policies are trained by policy gradients on grid worlds and small scenes. Its second, implicit algorithm is biased in
+stochastic environments (Kwon 2021).
 
-Deviations: URLB's learner on replayed steps; skills last a fixed number of steps instead of choosing their end; the
-prior p(z | s_0) stays uniform instead of learning by REINFORCE; the classifier also sees the latest state of skills
-that are still at work.
+Deviations: URLB's learner on replayed steps; skills last a fixed number of steps instead of choosing when to
+terminate; the prior p(z | s_0) stays uniform instead of being trained by REINFORCE; the classifier is also trained on
+the latest state of unfinished skills.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""VISR, variational intrinsic successor features (Hansen et al. 2020): features that tell the skill, and a
-critic that can be asked for any reward which is linear in them.
+"""VISR, variational intrinsic successor features (Hansen et al. 2020): features that predict the skill, and a
+critic for every reward that is linear in them.
 
     loss   = −mean z · φ̂(s'),  φ̂ = φ / ‖φ‖: a von Mises–Fisher discriminator of the skill
     reward = φ̂(s'), in features: the value of a skill is z · ψ
     z*     = the least-squares solution of r ≈ z · φ̂(s'), normalised
 
-Found of the paper: features and skills of 5 dimensions on the unit sphere, Atari, rewards shown briefly after a long
-phase without them. Deviations: continuous actions with an actor instead of Q-learning; no generalised policy
-improvement over skills near z*. CSF's repository scores the state at which the action was taken and puts the
-*unnormalised* φ into the successor features; here both are φ̂(s'), as in APS.
+In the paper: 5 dimensions on the unit sphere, Atari, and few rewarded steps after a long phase without rewards.
+Deviations: continuous actions with an actor instead of Q-learning; no generalised policy
+improvement over skills near z*. CSF's repository rewards the state in which the action was taken and uses the
+*unnormalised* φ in the successor features; here both are φ̂(s'), as in APS.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class VISROptions:
 
 @register("visr")
 class VISR(Objective):
-    """Successor features of a discriminator of skills (Hansen et al. 2020)."""
+    """Successor features of a skill discriminator (Hansen et al. 2020)."""
 
     Options = VISROptions
     title = "VISR"

@@ -1,4 +1,4 @@
-"""Options of `cic skills` and `cic film`. Imports nothing heavy, because `--help` reads it."""
+"""Options of `cic skills` and `cic film`. Imports nothing heavy, because the command line's help reads it."""
 
 from __future__ import annotations
 

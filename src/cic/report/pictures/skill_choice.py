@@ -37,7 +37,7 @@ class ShownSkills:
 def choose(space: SkillSpace, count: int, how: Literal["grid", "random"], seed: int) -> ShownSkills:
     """Choose skills on a grid of values or directions, or at random; of one-hot skills, all."""
     if space.kind == "none":
-        raise UserError("this agent has no skills to choose from: omit --choose to show its policy")
+        raise UserError("this agent has no skills to choose from: omit `choose` to show its policy")
     if space.kind == "onehot":
         known = space.active or space.dim
         skills: Array = np.eye(space.dim, dtype=np.float32)[:known]

@@ -115,7 +115,7 @@ def _distance_name(panel: TrajectoryPanel) -> str:
 
 
 def write_csv(path: Path, found: SkillEpisodes, header: list[str], rows: list[list[Any]]) -> Path:
-    """Write the table with the vector of each skill, in the form that `--skill` accepts."""
+    """Write the table with the vector of each skill, in the form that the setting `skill` accepts."""
     vectors = [" ".join(repr(float(value)) for value in skill) for skill in found.shown.skills]
     vectors += [""] * (len(rows) - len(vectors))
     with open(path, "w", newline="") as file:

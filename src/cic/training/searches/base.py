@@ -1,7 +1,8 @@
 """A search for a skill: candidates act through the policy, one after another, inside the budget.
 
-Each candidate is scored by the task's reward, and all its steps go into the replay. (Algorithm 1's "random action" line
-would score nothing.) A search depends only on its seed, its trials and the data collected in them.
+Each candidate is scored by the task's reward, and all its steps are stored in the replay. (With random actions, as in
+one line of Algorithm 1, scores would not depend on the skill.) A search depends only on its seed, its trials and the
+data collected in them.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ class Problem(NamedTuple):
     num_envs: int = 1
     library: Library | None = None
     labelled: Callable[[int], Labelled] | None = None
-    """The data of the first so many steps."""
+    """The data of the first N steps."""
     infer: Callable[[], Array | None] | None = None
-    """The skill that the objective itself regresses from all data."""
+    """The skill that the objective infers from all data by regression."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +55,7 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """What a candidate achieved: the steps it acted for and the rewards in those that count."""
+    """The result of a candidate: its steps, and the rewards in those that count."""
 
     candidate: Candidate
     steps: int
@@ -122,7 +123,7 @@ class Search(ABC):
         return -(-steps // self.problem.num_envs) * self.problem.num_envs
 
     def count(self, steps: int) -> int:
-        """Trials of so many steps for which the budget is enough; at least one."""
+        """The number of trials of `steps` steps that fit into the budget; at least one."""
         return max(self.problem.budget // self.whole(steps), 1)
 
     def choose(self) -> Array:
@@ -156,7 +157,7 @@ T = TypeVar("T", bound=type[Search])
 
 
 def register_search(cls: T) -> T:
-    """Class decorator: `--search NAME` selects the class with this `name`."""
+    """Class decorator: the setting `search` selects the class with this `name`."""
     _REGISTRY[cls.name] = cls
     return cls
 

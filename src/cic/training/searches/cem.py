@@ -1,4 +1,4 @@
-"""The cross-entropy method (Rubinstein 1999): a diagonal Gaussian that follows the best third, from the prior on."""
+"""The cross-entropy method (Rubinstein 1999): a diagonal Gaussian, first the prior, then fitted to the best third."""
 
 from __future__ import annotations
 

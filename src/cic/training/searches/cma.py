@@ -1,4 +1,4 @@
-"""CMA-ES (Hansen 2016) through the `cma` package, bounded to the unit cube, drawing from our generator."""
+"""CMA-ES (Hansen 2016) through the `cma` package, bounded to the unit cube, with the generator of the search."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class CMAES(Search):
             "popsize": 8,
             "verbose": -9,
             "randn": lambda *shape: self.rng.standard_normal(shape),
-            "seed": np.nan,  # leave numpy's global generator alone
+            "seed": np.nan,  # do not seed numpy's global generator
         }
         strategy = cma.CMAEvolutionStrategy(np.full(dim, 0.5), 0.25, options)
         while True:

@@ -1,9 +1,9 @@
 """A skill library: trials of a few skills label states with rewards, a regression on them scores all other skills.
 
-A third of the budget goes to skills that lead to states far from all labelled ones. Then, one after another, the skill
-with the highest predicted score is tried from a few initial states that are the same for all, and its states become
-labels too. The best of these finalists is chosen by its trials and its predicted score together: its paths in the
-library are longer than its trials, and show whether it stays where it got to.
+A third of the budget is spent on skills that lead to states far from all labelled ones. Then, one after another, the
+skill with the highest predicted score is tried from a few initial states that are the same for all, and its states
+become labels too. The best of these finalists is chosen by its trials and its predicted score together: its paths in
+the library are longer than its trials, and show whether it stays at its target.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cic.core.types import Array
 from cic.training.library import distances, predicted_scores
 from cic.training.searches.base import Candidate, Problem, Search, register_search
 
-STARTS = 3  # of each finalist: from a single one, a skill that stays put cannot be told from one that goes there
+STARTS = 3  # per finalist: with a single one, a skill that stays put cannot be told from one that reaches the target
 
 
 @register_search
@@ -28,7 +28,7 @@ class LibrarySearch(Search):
     def __init__(self, problem: Problem, default: Array | None = None) -> None:
         if problem.library is None or problem.labelled is None:
             raise UserError(
-                "this pre-training has no skill library: choose --search halving, or repeat the pre-training with one"
+                "this pre-training has no skill library: choose `search=halving`, or repeat the pre-training with one"
             )
         self._library, self._labelled = problem.library, problem.labelled
         super().__init__(problem, default)
@@ -54,7 +54,7 @@ class LibrarySearch(Search):
                 yield Candidate(skills[tried[-1]], longer, skip=longer // 2, start=start)
 
     def best(self) -> Array | None:
-        """The best finalist. The trials before them only collect labels, each from wherever the last one stopped."""
+        """The best finalist. The trials before them only collect labels, each from where the last one stopped."""
         finalists = [trial for trial in self.trials if trial.candidate.start is not None]
         if not finalists:
             return super().best()
