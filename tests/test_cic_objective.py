@@ -155,6 +155,7 @@ def test_the_default_is_what_the_released_code_does() -> None:
         "knn": 16,
         "ensemble": 4,
         "encode_policy": False,
+        "novelty": 0.0,
     }
 
 
@@ -383,3 +384,43 @@ def test_where_skills_point_is_learned_beside_the_embedding_not_into_it() -> Non
     assert any(value for name, value in ours.items() if "pointing" in name)
     expected = released_loss(cosines(weights_of(distinct), batch)) + released_loss(pointed(distinct, batch))
     assert distinct.loss(batch)[0].item() == pytest.approx(expected, rel=1e-4)
+
+
+# ---- novelty ---------------------------------------------------------------------------------------------------
+
+
+def forward_models(w: dict[str, Doubles], batch: Batch) -> Doubles:
+    """(members, B, obs)"""
+    inputs = np.concatenate([doubles(batch.obs), doubles(batch.action)], axis=1)
+    members = []
+    for weight_in, bias_in, weight_out, bias_out in zip(
+        *(w[f"novelty.{name}"] for name in ("weight_in", "bias_in", "weight_out", "bias_out")), strict=True
+    ):
+        members.append(np.maximum(inputs @ weight_in + bias_in, 0) @ weight_out + bias_out)
+    return np.stack(members)
+
+
+def test_novelty_adds_the_relative_disagreement_of_forward_models() -> None:
+    weight = 0.7
+    objective, plain = cic(loss="infonce", novelty=weight), cic(loss="infonce")
+    plain.load_state_dict({k: v for k, v in objective.state_dict().items() if not k.startswith("novelty.")})
+    statistics = Welford()
+    for seed in range(3):
+        batch = batch_of(20, seed)
+        predictions = forward_models(weights_of(objective), batch)
+        error = np.linalg.norm(doubles(batch.next_obs) - predictions, axis=2).mean()
+        loss, metrics = objective.loss(batch)
+        assert float(metrics["novelty/error"]) == pytest.approx(error, rel=1e-5)
+        assert float((loss - plain.loss(batch)[0]).detach()) == pytest.approx(error, rel=1e-4)
+        disagreement = predictions.var(axis=0, ddof=1).mean(axis=1)
+        statistics.add(disagreement)
+        bonus = np.minimum(disagreement / statistics.mean, 5)
+        expected = doubles(plain.reward(batch))[:, 0] + weight * bonus
+        np.testing.assert_allclose(doubles(objective.reward(batch))[:, 0], expected, rtol=1e-4)
+
+
+def test_novelty_without_representation_learning_still_trains_the_forward_models() -> None:
+    objective = cic(representation=False, novelty=1.0)
+    (group,) = objective.parameter_groups(1e-3)
+    assert {id(p) for p in group["params"]} == {id(p) for p in objective.novelty.parameters()}
+    assert cic(representation=False).parameter_groups(1e-3) == []

@@ -1,7 +1,7 @@
 """Contrastive Intrinsic Control (Laskin et al. 2022, arXiv:2202.00161).
 
 Representation: noise-contrastive estimation between skills and transitions τ = (s, s') (eq. 5). Reward: a particle
-estimate of the entropy of the embeddings (eq. 6), optionally plus a term D(τ, z).
+estimate of the entropy of the embeddings (eq. 6), optionally plus a term D(τ, z) and the novelty of the transition.
 
 Where the paper's text and the released code disagree, an option has both. The defaults are those of the released code,
 which produced the published numbers:
@@ -27,12 +27,15 @@ from torch import Tensor, nn
 
 from cic.core.config import require
 from cic.core.types import Batch, Metrics, Spaces
+from cic.learning.contrastive import disagreement, log_density_ratio
 from cic.learning.networks import mlp, orthogonal_init
+from cic.learning.novelty import Novelty
 from cic.learning.objectives.base import Objective, SkillSpace, register
 from cic.learning.particles import RunningStatistics, knn_distances
 
 DIRECTIONS = 8  # entries of a skill that encode a direction
 CHANCE_HITS = 8  # correct predictions in a batch that are explained by chance, which yields one on average
+FORWARD_MODELS = 5  # whose disagreement is the novelty of a transition
 MOST_ROWS = 16_384  # largest batch that is recommended
 
 
@@ -72,6 +75,8 @@ class CICOptions:
     """Neighbours of the particle estimate."""
     ensemble: int = 4
     """Discriminators of the uncertainty reward."""
+    novelty: float = 0.0
+    """Weight of the disagreement of five forward models in the reward, relative to its running mean; 0 for none."""
     encode_policy: bool = False
     """Actor and critic receive the embeddings of state and skill instead of the raw ones."""
 
@@ -87,6 +92,7 @@ class CICOptions:
         require(self.knn >= 1, f"knn must be at least 1, not {self.knn}")
         require(self.skill_every >= 1, f"skill_every must be at least 1, not {self.skill_every}")
         require(self.ensemble >= 2, f"ensemble must be at least 2, not {self.ensemble}")
+        require(0 <= self.novelty < math.inf, f"novelty must not be negative, not {self.novelty}")
 
 
 class Discriminator(nn.Module):
@@ -117,6 +123,7 @@ class CIC(Objective):
             "particle_reward": "paper",
             "encode_policy": True,
         },
+        "explore": {"loss": "infonce", "normaliser": "std", "novelty": 1.0},  # entropy plus disagreement
         "distinct": {  # explore first; then half of the skills move in their direction
             "normaliser": "std",
             "reward": "direction",
@@ -145,6 +152,7 @@ class CIC(Objective):
         )
         self.statistics = RunningStatistics()
         self.apply(orthogonal_init)
+        self.novelty = Novelty(spaces.obs, spaces.action, hidden, FORWARD_MODELS) if options.novelty else None
 
     @property
     def skills(self) -> SkillSpace:
@@ -179,7 +187,11 @@ class CIC(Objective):
         loss = torch.stack(losses).mean() if len(losses) > 1 else losses[0]
         if self.pointing is not None:
             loss = loss + self._contrast(self._directions(batch))
-        return loss, {"representation/loss": loss.detach()}
+        metrics = {"representation/loss": loss.detach()}
+        if self.novelty is not None:  # other parameters: a sum of losses trains them as two optimisers would
+            error = self.novelty.error(batch)
+            loss, metrics["novelty/error"] = loss + error, error.detach()
+        return loss, metrics
 
     def _contrast(self, similarity: Tensor) -> Tensor:
         logits = similarity / self.options.temperature
@@ -189,7 +201,9 @@ class CIC(Objective):
         return ((rest + 1e-6).log() - logits.diagonal()).mean()
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
-        return super().parameter_groups(lr) if self.options.representation else []
+        if self.options.representation:
+            return super().parameter_groups(lr)
+        return [] if self.novelty is None else [{"params": list(self.novelty.parameters()), "lr": lr}]
 
     # ---- reward ------------------------------------------------------------------------------------------------
 
@@ -199,6 +213,8 @@ class CIC(Objective):
         if not self.options.entropy and term == "entropy":
             term = "discriminator"
         reward = self._entropy(batch) if self.options.entropy else torch.zeros_like(batch.reward)
+        if self.novelty is not None:
+            reward = reward + self.options.novelty * self.novelty.bonus(batch)
         if term == "entropy" or self.progress < self.options.reward_from:
             return reward
         return reward + self.options.reward_weight * self._added(term, batch)
@@ -293,18 +309,3 @@ class CIC(Objective):
     @property
     def policy_input_dim(self) -> int:
         return self.width + self.discriminator.width if self.options.encode_policy else super().policy_input_dim
-
-
-def log_density_ratio(logits: Tensor) -> Tensor:
-    """log q(τ|z) = f(τ_i, z_i) − log 1/N Σ_j exp f(τ_j, z_i), (B, 1); rows of `logits` are skills."""
-    return (logits.diagonal() - logits.logsumexp(dim=1) + math.log(len(logits)))[:, None]
-
-
-def disagreement(logits: Tensor) -> Tensor:
-    """DISDAIN's bonus (Strouse et al. 2021): H[mean_m q_m(z|τ)] − mean_m H[q_m(z|τ)] over the batch's skills."""
-    log_q = logits.log_softmax(dim=1)  # (M, skills, transitions): normalise over skills
-    q = log_q.exp()
-    mean = q.mean(dim=0)
-    entropy_of_mean = -torch.xlogy(mean, mean).sum(dim=0)
-    mean_entropy = -(q * log_q).sum(dim=1).mean(dim=0)
-    return (entropy_of_mean - mean_entropy)[:, None]
