@@ -24,7 +24,8 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 
 from cic.core.types import Batch, Spaces
 from cic.learning.agent import Agent, build_agent
-from cic.learning.learners import get_learner, learners
+from cic.learning.learners import get_learner
+from cic.learning.learners.base import learners_for
 from cic.learning.objectives import NoOptions, Objective, get_objective, objectives, register
 from cic.learning.validate import check_objective
 
@@ -206,7 +207,7 @@ def main() -> None:
     library = torch.library.Library("aten", "IMPL")
     library.impl("empty_strided", _empty_strided, "PrivateUse1")
     library.impl("_copy_from", _copy_from, "PrivateUse1")
-    pairs = [(objective, learner) for objective, _ in objectives() for learner in learners()]
+    pairs = [(objective, learner) for objective, _ in objectives() for learner in learners_for(())]
     json.dump({" ".join(pair): error_of(*pair) for pair in pairs}, sys.stdout)
 
 

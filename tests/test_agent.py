@@ -12,9 +12,9 @@ from helpers import actor, weights_of
 from numpy_agent import assert_updates_agree
 
 from cic.core.errors import UserError
-from cic.learning.learners import learners
+from cic.learning.learners.base import learners_for
 
-every_learner = pytest.mark.parametrize("learner", list(learners()))
+every_learner = pytest.mark.parametrize("learner", learners_for(()))
 
 
 # ---- one whole update ------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from cic.core.errors import Interrupted
 from cic.learning import compilation
 from cic.learning.agent import Agent
 from cic.learning.compilation import LONG_RUN, Compiled, wanted
-from cic.learning.learners import learners
+from cic.learning.learners.base import learners_for
 from cic.learning.objectives import get_objective, objectives
 from cic.runs.folder import Run
 from cic.training.settings import override, pretrain_defaults
@@ -121,7 +121,7 @@ def test_one_graph_never_serves_another_module() -> None:
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 @pytest.mark.parametrize(
     ("objective", "learner"),
-    [*((name, "ddpg") for name, _ in objectives()), *(("fixed", name) for name in learners() if name != "ddpg")],
+    [*((name, "ddpg") for name, _ in objectives()), *(("fixed", name) for name in learners_for(()) if name != "ddpg")],
 )
 def test_compiled_updates_equal_plain_ones(objective: str, learner: str) -> None:
     plain, compiled = small(objective, learner), small(objective, learner)

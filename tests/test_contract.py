@@ -29,7 +29,8 @@ from cic.learning.objectives import Objective, get_objective, objectives, regist
 from cic.learning.objectives import base as objective_base
 from cic.training.settings import FinetuneConfig, PretrainConfig, SearchConfig
 
-SPACES, BATCH = Spaces(obs=5, action=3), 8
+OBS, ACTION, BATCH = 5, 5, 8
+CONTINUOUS, DISCRETE = Spaces(OBS, ACTION), Spaces(OBS, ACTION, choices=(3, 2))
 PAPER = re.compile(r"[A-Z]\w+ (et al\. |& [A-Z]\w+ )?(19|20)\d\d")
 OBJECTIVES, LEARNERS = [name for name, _ in objectives()], list(learners())
 
@@ -38,11 +39,12 @@ def build(objective: str, learner: str, seed: int = 0) -> Agent:
     cls = get_objective(objective)
     options = cls.Options(**cls.scales.get("smoke", {}))
     config = get_learner(learner).Config(hidden=8, batch=BATCH, lr=1e-3)
-    return build_agent(SPACES, objective, options, learner, config, seed=seed)
+    spaces = DISCRETE if get_learner(learner).discrete else CONTINUOUS
+    return build_agent(spaces, objective, options, learner, config, seed=seed)
 
 
 def experience(agent: Agent, count: int) -> list[Batch]:
-    return [make_batch(agent.objective.skills, SPACES.obs, BATCH, seed=i) for i in range(count)]
+    return [make_batch(agent.objective.skills, OBS, BATCH, seed=i, spaces=agent.spaces) for i in range(count)]
 
 
 def moved(before: dict[str, torch.Tensor], agent: Agent, prefix: str) -> bool:
@@ -72,8 +74,12 @@ def assert_trains_and_continues(objective: str, learner: str) -> None:
     for explore in (False, True):
         action = agent.act(obs, skill, explore=explore)
         assert (action == other.act(obs, skill, explore=explore)).all()
-        assert action.shape == (BATCH, SPACES.action)
-        assert (abs(action) < 1).all()
+        assert action.shape == (BATCH, ACTION)
+        if agent.spaces.choices:
+            assert (np.sort(action, axis=1) == [0, 0, 0, 1, 1]).all()
+            assert (action[:, :3].sum(axis=1) == 1).all()
+        else:
+            assert (abs(action) < 1).all()
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
@@ -138,7 +144,7 @@ def test_an_option_named_like_a_setting_of_the_run_is_refused(name: str) -> None
 def test_an_option_of_both_objective_and_learner_is_refused() -> None:
     options = dataclasses.make_dataclass("Own", [("noise", float, 0.1)], frozen=True)
     with pytest.raises(UserError, match='objective "fixed" and learner "ddpg" both have an option "noise": rename'):
-        build_agent(SPACES, "fixed", options(), "ddpg", get_learner("ddpg").Config())
+        build_agent(CONTINUOUS, "fixed", options(), "ddpg", get_learner("ddpg").Config())
 
 
 # ---- learners --------------------------------------------------------------------------------------------------
@@ -159,7 +165,8 @@ def test_losses_share_no_weight_and_leave_targets_alone(learner: str) -> None:
     built: Learner = build("ddpg", learner).learner
     moved_by = [weight for _, weights in built.losses().values() for weight in weights]
     assert len({id(weight) for weight in moved_by}) == len(moved_by)
-    assert {"critic", "actor"} <= set(built.losses())
+    assert "critic" in built.losses()
+    assert "actor" in built.losses() or learner == "dqn"  # whose actor is a copy of the critic
     assert not {id(weight) for weight in built.target.parameters()} & {id(weight) for weight in moved_by}
     assert {id(w) for w in built.parameters() if w.requires_grad} == {id(w) for w in moved_by}
 
@@ -176,7 +183,7 @@ def test_a_learner_that_is_registered_elsewhere_is_one_of_them() -> None:
     assert learners()["cautious"] is Cautious
     for objective in ("cic", "aps"):
         assert_trains_and_continues(objective, "cautious")
-    obs = np.ones((2, SPACES.obs), np.float32)
+    obs = np.ones((2, OBS), np.float32)
     np.testing.assert_array_equal(build("ddpg", "cautious").act(obs), build("ddpg", "ddpg").act(obs) / 2)
     with pytest.raises(UserError, match="registered already"):
         register_learner("ddpg")(type("Other", (DDPG,), {}))

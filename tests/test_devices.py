@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cic.learning.learners import learners
+from cic.learning.learners.base import learners_for
 from cic.learning.objectives import objectives
 
 
@@ -22,12 +22,12 @@ def errors() -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("learner", list(learners()))
+@pytest.mark.parametrize("learner", learners_for(()))
 @pytest.mark.parametrize("objective", [name for name, _ in objectives()])
 def test_every_pair_trains_and_acts_on_another_device(objective: str, learner: str, errors: dict[str, str]) -> None:
     assert errors[f"{objective} {learner}"] == ""
 
 
-@pytest.mark.parametrize("learner", list(learners()))
+@pytest.mark.parametrize("learner", learners_for(()))
 def test_a_network_that_is_not_moved_is_found(learner: str, errors: dict[str, str]) -> None:
     assert "mixes devices" in errors[f"forgotten {learner}"]

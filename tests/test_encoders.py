@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from cic.core.types import Batch, Spaces
 from cic.learning.agent import Agent
 from cic.learning.encoders import Encoder, Identity
-from cic.learning.learners import get_learner, learners
+from cic.learning.learners import get_learner
+from cic.learning.learners.base import learners_for
 from cic.learning.objectives import get_objective, objectives
 
 RAW, FEATURES, ACTION, HIDDEN, BATCH = 6, 4, 2, 8, 16
@@ -119,7 +120,7 @@ def test_updates_are_those_written_by_hand(teachers: set[str]) -> None:
     assert torch.equal(agent.encoder.layer.weight, before) == (not teachers)
 
 
-@pytest.mark.parametrize("learner", list(learners()))
+@pytest.mark.parametrize("learner", learners_for(()))
 def test_in_finetuning_only_the_critic_teaches_and_never_the_actor(learner: str) -> None:
     for teachers, moves in ((BOTH, True), (frozenset({"critic"}), True), (frozenset({"objective"}), False)):
         agent = make_agent(teachers, learner=learner)
@@ -177,7 +178,7 @@ def test_an_encoder_without_teachers_has_no_optimiser() -> None:
     assert not [name for name in agent.optimiser_state() if name.startswith("encoder.")]
 
 
-@pytest.mark.parametrize("learner", list(learners()))
+@pytest.mark.parametrize("learner", learners_for(()))
 def test_the_encoder_travels_in_checkpoints(learner: str) -> None:
     first, second = make_agent(learner=learner), make_agent(learner=learner, seed=1)
     todo = batches(first, 4)

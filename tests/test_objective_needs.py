@@ -18,7 +18,8 @@ from cic.core.config import to_dict
 from cic.core.types import Batch, Metrics, Needs, Spaces
 from cic.learning.agent import Agent
 from cic.learning.encoders import Identity
-from cic.learning.learners import get_learner, learners
+from cic.learning.learners import get_learner
+from cic.learning.learners.base import learners_for
 from cic.learning.learners.ddpg import DDPGConfig
 from cic.learning.networks import Critic
 from cic.learning.objectives import NoOptions, Objective, SkillSpace, base, register
@@ -27,7 +28,7 @@ from cic.training.loop import Loop
 from cic.training.pretraining import pretrain
 from cic.training.settings import override, pretrain_defaults
 
-every_learner = pytest.mark.parametrize("learner", list(learners()))
+every_learner = pytest.mark.parametrize("learner", learners_for(()))
 
 
 def agent_of(cls: type[Objective], learner: str = "ddpg", seed: int = 0, config: Any = None) -> Agent:

@@ -154,9 +154,11 @@ def test_metrics_of_methods_are_documented(name: str, tmp_path: Path, documented
 
 @pytest.mark.parametrize("learner", list(learners()))
 def test_metrics_of_learners_and_finetuning_are_documented(learner: str, tmp_path: Path, documented: set[str]) -> None:
-    run = cic.pretrain("gridworld", learner=learner, out=tmp_path / "run", steps=60, **SMALL)
+    discrete = learners()[learner].discrete
+    domain, task = ("gymnasium:CartPole-v1",) * 2 if discrete else ("gridworld", "reach_top_left")
+    run = cic.pretrain(domain, learner=learner, out=tmp_path / "run", steps=60, **SMALL)
     more = {"steps": 120, "eval_every": 60, "eval_episodes": 1, "trial_steps": 10, "log_every": 20, "quiet": True}
-    tuned = cic.finetune(run.path, "reach_top_left", out=tmp_path / "tuned", warmup=40, **more)
+    tuned = cic.finetune(run.path, task, out=tmp_path / "tuned", warmup=40, **more)
     found = logged(run.path) | logged(tuned.path)
     assert {"reward/task", "train/return", "eval/return"} <= found
     assert found <= documented

@@ -15,8 +15,9 @@ import torch
 from gymnasium.spaces import Box, Dict, Tuple
 
 import cic
+from cic.core.action_spaces import scale_action
 from cic.core.errors import UserError
-from cic.core.spaces import Layout, entry_names, flatten, flatten_any, leaves, scale_action, space_from_json
+from cic.core.spaces import Layout, entry_names, flatten, flatten_any, leaves, space_from_json
 from cic.runs.folder import Run
 
 SPEED = Box(np.array([-1, -np.inf], np.float32), np.array([1, np.inf], np.float32))

@@ -24,7 +24,8 @@ from cic import api, cli, envs
 from cic.core.errors import Interrupted
 from cic.core.types import Needs, Spaces
 from cic.learning.agent import build_agent
-from cic.learning.learners import get_learner, learners
+from cic.learning.learners import get_learner
+from cic.learning.learners.base import learners_for
 from cic.learning.objectives import SkillSpace, get_objective, objectives
 from cic.learning.replay import Replay
 from cic.runs.folder import Inheritance
@@ -144,7 +145,7 @@ BOX, ONEHOT, SPHERE = SkillSpace("box", 4, every=5), SkillSpace("onehot", 4, eve
 PARTS: dict[str, tuple[Callable[[], Any], int]] = {
     **{f"skills on a {space.kind}": (partial(DrawnSkills, space), TICKS) for space in (BOX, ONEHOT, SPHERE)},
     "replay": (Remembered, TICKS),
-    **{f"agent cic {name}": (partial(Learned, "cic", name), 6) for name in learners()},
+    **{f"agent cic {name}": (partial(Learned, "cic", name), 6) for name in learners_for(())},
 }
 
 

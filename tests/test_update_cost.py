@@ -15,7 +15,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from cic.core.types import Spaces
 from cic.learning import particles
 from cic.learning.agent import build_agent
-from cic.learning.learners import get_learner, learners
+from cic.learning.learners import get_learner
+from cic.learning.learners.base import learners_for
 from cic.learning.objectives import get_objective, objectives
 
 aten = torch.ops.aten
@@ -34,7 +35,7 @@ def topk(values: Tensor, k: int) -> Tensor:
     return values.topk(k, dim=1, largest=False, sorted=False).values
 
 
-@pytest.mark.parametrize("learner", list(learners()))
+@pytest.mark.parametrize("learner", learners_for(()))
 @pytest.mark.parametrize("name", [name for name, _ in objectives()])
 def test_an_update_never_waits(name: str, learner: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cls = get_objective(name)

@@ -81,7 +81,8 @@ def pretrain(
         objective: The method; `cic.objectives()` lists them.
         scale: Where the defaults come from: `"smoke"` (seconds), `"laptop"` (minutes) or `"paper"`.
         preset: A named set of the method's options.
-        learner: The RL algorithm: `"ddpg"`, `"td3"` or `"sac"`; by default that of the method.
+        learner: The RL algorithm: `"ddpg"`, `"td3"` or `"sac"`, and for discrete actions `"dqn"` or `"sac_discrete"`;
+            by default that of the method.
         out: Folder of the run. By default a new folder under `runs/` is created.
         quiet: Show no progress.
         **settings: Fields of `PretrainConfig`, of the learner's config and of the method's options by name.
@@ -175,7 +176,7 @@ def starting_point(
 ) -> FinetuneSettings[Any]:
     """Return the default settings of a finetuning: those of the scale, or of the pre-training."""
     if run is None:
-        return finetune_defaults(task, scale or "laptop", learner or "ddpg")
+        return finetune_defaults(task, scale or "laptop", learner)
     return continuing(config_of(Run(run)), task, scale, learner)
 
 

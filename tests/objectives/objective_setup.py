@@ -24,8 +24,9 @@ def build(name: str, obs: int = 24, seed: int = 0, **options: Any) -> Objective:
         return cls(Spaces(obs, ACTION), HIDDEN, cls.Options(**options))
 
 
-def make_batch(skills: SkillSpace, obs: int = 24, size: int = 32, seed: int = 0) -> Batch:
+def make_batch(skills: SkillSpace, obs: int = 24, size: int = 32, seed: int = 0, spaces: Spaces | None = None) -> Batch:
     rng = np.random.default_rng(seed)
+    spaces = spaces or Spaces(obs, ACTION)
 
     def normal(*shape: int) -> Tensor:
         return torch.from_numpy(rng.standard_normal(shape, dtype=np.float32))
@@ -33,7 +34,9 @@ def make_batch(skills: SkillSpace, obs: int = 24, size: int = 32, seed: int = 0)
     here = normal(size, obs)
     return Batch(
         obs=here,
-        action=torch.tanh(normal(size, ACTION)),
+        action=torch.from_numpy(spaces.random_actions(size, rng))
+        if spaces.choices
+        else normal(size, spaces.action).tanh(),
         reward=normal(size, 1),
         discount=torch.full((size, 1), 0.97),
         next_obs=here + 0.3 * normal(size, obs),

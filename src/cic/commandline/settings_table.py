@@ -19,6 +19,7 @@ from cic.commandline.flags import Flag, flags_of
 from cic.commandline.parser import CommandParser, peek, wants_help
 from cic.core.errors import UserError, unknown
 from cic.core.imports import HINT
+from cic.envs.catalogue import DOMAINS
 
 Table = dict[str, Any]
 _GROUPS = {
@@ -101,7 +102,8 @@ def add_settings(parser: CommandParser, kind: str, words: Sequence[str], own: Se
     for title, members in groups.items():
         parser.add_flags(title, members, _RARE.split())
     parser.add_flags("more", flags.values(), rare=list(flags))
-    if kind == "finetune":  # the learner of the pre-training counts, whose folder is not known yet
+    if kind == "finetune" or ("learner" not in chosen and _is_foreign(peek(words, "domain").get("domain", ""))):
+        # The learner depends on the pre-training, or on the actions of an environment that is not made yet.
         others = [flag for entries in table["learners"].values() for flag in _flags(entries, {})]
         parser.add_flags("other learners", others, hidden=True)
 
@@ -127,6 +129,10 @@ def _defaults(table: Table, kind: str, chosen: dict[str, str]) -> dict[str, Any]
         defaults |= recommended.get("run", {})
     options = method["scales"].get(chosen["scale"], {}) | method["presets"][chosen["preset"]]
     return defaults | (options if kind == "pretrain" else {}) | chosen
+
+
+def _is_foreign(domain: str) -> bool:
+    return bool(domain) and domain not in DOMAINS
 
 
 def _check(kind: str, name: str, known: Table, hint: str = "") -> None:

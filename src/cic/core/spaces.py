@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium.spaces import Box, Dict, Space, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
+from cic.core.action_spaces import ActionSpace, supported
 from cic.core.errors import UserError
 from cic.core.types import Array
 
@@ -23,6 +24,7 @@ _DTYPES = {
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "float32", "float64"),
 }
+_SIZES = {"Discrete": "n", "MultiDiscrete": "nvec", "MultiBinary": "n"}
 
 
 class Leaf(NamedTuple):
@@ -45,7 +47,7 @@ class Layout(NamedTuple):
     """The spaces of one environment, as the environment itself defines them."""
 
     observation: Space[Any]
-    action: Box
+    action: ActionSpace
 
     def to_json(self) -> dict[str, Any]:
         """The content of `layout` in config.json."""
@@ -58,7 +60,7 @@ class Layout(NamedTuple):
             raise UserError(f"{where}: layout must have the keys observation and action")
         observation = space_from_json(data["observation"], f"{where}: layout.observation")
         action = space_from_json(data["action"], f"{where}: layout.action")
-        return cls(observation, bounded_box(action, where))
+        return cls(observation, supported(action, where))
 
 
 # ---- the order of an observation ---------------------------------------------------------------------------------
@@ -168,32 +170,6 @@ def kind(value: Any) -> str:
     return f"a tuple of {len(value)}" if isinstance(value, tuple) else f"a {type(value).__name__}"
 
 
-# ---- actions -----------------------------------------------------------------------------------------------------
-
-
-def bounded_box(space: Any, name: str) -> Box:
-    """The action space, if it is a bounded Box."""
-    if not isinstance(space, Box):
-        raise UserError(f"{name}: actions must be a Box (continuous), not {type(space).__name__}")
-    if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
-        raise UserError(f"{name}: the action space must be bounded, so that [-1, 1] can be scaled to it")
-    return space
-
-
-def is_normalised(space: Box) -> bool:
-    """Whether actions of the space lie in [-1, 1] already."""
-    return bool((space.low == -1).all() and (space.high == 1).all())
-
-
-def scale_action(space: Box, action: Array) -> npt.NDArray[Any]:
-    """Scale actions in [-1, 1], (…, action), to the bounds, the shape and the type of the environment's own space."""
-    shaped = np.clip(action, -1.0, 1.0).reshape(*np.shape(action)[:-1], *space.shape)
-    if is_normalised(space):
-        return shaped.astype(space.dtype)
-    share = (shaped.astype(np.float64) + 1.0) / 2.0
-    return np.asarray((space.low + share * (space.high - space.low)).astype(space.dtype))
-
-
 # ---- JSON --------------------------------------------------------------------------------------------------------
 
 
@@ -202,6 +178,12 @@ def space_to_json(space: Any) -> dict[str, Any]:
     if isinstance(space, Box):
         low, high = (_bounds_to_json(bounds) for bounds in (space.low, space.high))
         return {"type": "Box", "shape": list(space.shape), "dtype": space.dtype.name, "low": low, "high": high}
+    if isinstance(space, Discrete):
+        return {"type": "Discrete", "n": int(space.n), "start": int(space.start)}
+    if isinstance(space, MultiDiscrete):
+        return {"type": "MultiDiscrete", "nvec": space.nvec.tolist(), "start": space.start.tolist()}
+    if isinstance(space, MultiBinary):
+        return {"type": "MultiBinary", "n": space.n if isinstance(space.n, int) else list(space.n)}
     keys = [key for key, _ in _parts(space)]
     if not all(isinstance(key, Key) for key in keys):
         raise UserError(f"the keys of a Dict observation must be strings, not {keys!r}")
@@ -219,6 +201,7 @@ def _bounds_to_json(bounds: npt.NDArray[Any]) -> Any:
 def space_from_json(data: Any, where: str) -> Any:
     """The space that `space_to_json` wrote, from an untrusted file."""
     kinds = {"Box": _box_from_json, "Dict": _dict_from_json, "Tuple": _tuple_from_json}
+    kinds |= dict.fromkeys(_SIZES, _discrete_from_json)
     read = kinds.get(str(data.get("type"))) if isinstance(data, dict) else None
     if read is None:
         raise UserError(f"{where} is not the description of a space: it was not written by this version of cic")
@@ -246,6 +229,19 @@ def _bounds_from_json(value: Any, name: str, shape: tuple[int, ...], dtype: np.d
         raise ValueError(f"{name} of {dtype} must be finite")
     numbers = np.array([missing if one is None else one for one in values], dtype)
     return np.broadcast_to(numbers[0], shape) if not isinstance(value, list) else numbers.reshape(shape)
+
+
+def _discrete_from_json(data: dict[str, Any], where: str) -> Any:
+    kind = data["type"]
+    try:
+        first, start = (np.array(data.get(name, 0), np.int64) for name in (_SIZES[kind], "start"))
+        if first.size > MAX_SIZE or max(np.abs(first).max(), np.abs(start).max()) > 2**31:
+            raise ValueError("too large")
+        if kind == "Discrete":
+            return Discrete(first.item(), start=start.item())
+        return MultiDiscrete(first, start=start) if kind == "MultiDiscrete" else MultiBinary(first.tolist())
+    except (ValueError, TypeError, OverflowError, AssertionError) as error:
+        raise UserError(f"{where}: the sizes of the {kind} space are invalid ({error})") from None
 
 
 def _dict_from_json(data: dict[str, Any], where: str) -> Dict:

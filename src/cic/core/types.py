@@ -19,10 +19,22 @@ Metrics: TypeAlias = "dict[str, Tensor]"
 
 
 class Spaces(NamedTuple):
-    """The sizes of observations and actions."""
+    """The sizes of observations and actions.
+
+    Discrete actions are one-hot vectors: `Discrete(4)` has the choices (4,), `MultiDiscrete([3, 2])` has (3, 2) and an
+    action of 5 numbers, `MultiBinary(3)` has (2, 2, 2). Continuous actions have no choices.
+    """
 
     obs: int
     action: int
+    choices: tuple[int, ...] = ()
+
+    def random_actions(self, count: int, rng: np.random.Generator) -> Array:
+        """Draw uniform actions (count, action): in [-1, 1], or one-hot."""
+        if not self.choices:
+            return rng.uniform(-1, 1, (count, self.action)).astype(np.float32)
+        groups = [np.eye(size, dtype=np.float32)[rng.integers(size, size=count)] for size in self.choices]
+        return np.concatenate(groups, axis=1)
 
 
 class Batch(NamedTuple):

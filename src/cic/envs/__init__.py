@@ -7,7 +7,14 @@ built-in environments with Gymnasium.
 from __future__ import annotations
 
 from cic.envs.catalogue import DOMAINS, DomainInfo
-from cic.envs.registry import make, named_quantities, register_env, split_name, would_run
+from cic.envs.registry import (
+    has_discrete_actions,
+    make,
+    named_quantities,
+    register_env,
+    split_name,
+    would_run,
+)
 
 
 def domains() -> dict[str, DomainInfo]:
@@ -39,6 +46,7 @@ __all__ = [
     "DomainInfo",
     "domain_of",
     "domains",
+    "has_discrete_actions",
     "make",
     "named_quantities",
     "register_env",

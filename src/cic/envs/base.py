@@ -41,7 +41,10 @@ class StepArrays(NamedTuple):
 
 
 class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
-    """`num_envs` parallel environments: observations (N, obs) float32, actions (N, action) float32 in [-1, 1]."""
+    """`num_envs` parallel environments: observations (N, obs) float32, actions (N, action) float32 in [-1, 1].
+
+    Discrete actions are one-hot vectors, see `Spaces`.
+    """
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED, "render_modes": ["rgb_array"]}  # noqa: RUF012
 
@@ -66,21 +69,22 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
         num_envs: int,
         low: float | Array = -np.inf,
         high: float | Array = np.inf,
+        choices: tuple[int, ...] = (),
     ) -> None:
         check_num_envs(num_envs)
         self.name, self.num_envs = name, int(num_envs)
         self.single_observation_space = gymnasium.spaces.Box(low, high, (obs,), np.float32)
-        self.single_action_space = gymnasium.spaces.Box(-1.0, 1.0, (action,), np.float32)
+        self.single_action_space = gymnasium.spaces.Box(0.0 if choices else -1.0, 1.0, (action,), np.float32)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
-        self._shape = (self.num_envs, action)
+        self._shape, self._choices = (self.num_envs, action), choices
         self._steps = np.zeros(self.num_envs, np.int64)
         self._over = np.ones(self.num_envs, np.bool_)  # an environment that was never reset counts as over
 
     @property
     def spaces(self) -> Spaces:
         """The sizes of observations and actions."""
-        return Spaces(obs=self.single_observation_space.shape[0], action=self._shape[1])  # type: ignore[index]
+        return Spaces(self.single_observation_space.shape[0], self._shape[1], self._choices)  # type: ignore[index]
 
     @property
     def layout(self) -> Layout:

@@ -1,8 +1,9 @@
-"""Any Gymnasium environment with bounded Box actions; the parallel environments are stepped one after the other.
+"""Any Gymnasium environment with bounded Box or discrete actions. Parallel environments are stepped in turn.
 
 Box observations, and Dicts and Tuples of them, are flattened to float32. Actions in [-1, 1] are scaled to the
-environment's own range. `terminated` and `truncated` are not changed. Every return value of the environment is
-checked, because a NaN or a changed shape would otherwise cause an error far from its origin.
+environment's own range, one-hot actions are converted to its discrete actions. `terminated` and `truncated` are not
+changed. Every return value of the environment is checked, because a NaN or a changed shape would otherwise cause an
+error far from its origin.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
+from cic.core.action_spaces import choices, own_action, size, supported
 from cic.core.errors import UserError
-from cic.core.spaces import Layout, bounded_box, entry_names, flat_bounds, leaves, scale_action
+from cic.core.spaces import Layout, entry_names, flat_bounds, leaves
 from cic.core.types import Array
 from cic.envs import gym_state
 from cic.envs.base import State, StepArrays, VectorEnv
@@ -60,12 +62,14 @@ class GymEnv(VectorEnv):
         with self._timeout.limit(f"making {name}"):
             first = build(name, factory, [])
         self._leaves = leaves(first.observation_space, name)
-        self._layout = Layout(first.observation_space, bounded_box(first.action_space, name))
-        obs, action = sum(leaf.size for leaf in self._leaves), int(np.prod(self._layout.action.shape))
-        for size, what in ((obs, "observation"), (action, "action")):
-            if not size:
+        self._layout = Layout(first.observation_space, supported(first.action_space, name))
+        obs, action = sum(leaf.size for leaf in self._leaves), size(self._layout.action)
+        for count, what in ((obs, "observation"), (action, "action")):
+            if not count:
                 raise UserError(f"{name}: the {what} space has no entries: add at least one number")
-        super().__init__(name, obs, action, num_envs, *flat_bounds(first.observation_space))
+        super().__init__(
+            name, obs, action, num_envs, *flat_bounds(first.observation_space), choices(self._layout.action)
+        )
         self._envs = [first]
         for index in range(1, self.num_envs):
             with self._timeout.limit(f"making {name}"):
@@ -90,7 +94,7 @@ class GymEnv(VectorEnv):
         for i, (env, action) in enumerate(zip(self._envs, actions, strict=True)):
             self._steps[i] += 1
             with self._naming_errors(i, "step"):
-                result = env.step(scale_action(self._layout.action, action))
+                result = env.step(own_action(self._layout.action, action))
             obs, reward[i], terminated[i], truncated[i] = step_values(result, self._where(i))
             self._obs[i] = self._row(i, obs)
         check_rewards(reward, self.name, self._where, self._first)

@@ -77,6 +77,17 @@ def make(
     return env
 
 
+def has_discrete_actions(name: str) -> bool:
+    """Whether an environment's actions are discrete. An environment that is not built in is made to find out."""
+    if name not in _OWN and not name.startswith(GYMNASIUM):
+        return False
+    env = make(name)
+    try:
+        return bool(env.spaces.choices)
+    finally:
+        env.close()
+
+
 def register_env(name: str, factory: Callable[[], Any], quantities: GivenQuantities | None = None) -> None:
     """Register an environment of your own.
 

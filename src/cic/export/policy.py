@@ -10,12 +10,13 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from torch import Tensor, nn
 
 from cic.api import load
+from cic.core.action_spaces import ActionSpace, choices, is_normalised
 from cic.core.errors import UserError
-from cic.core.spaces import Layout, Leaf, entry_names, is_normalised, leaves, space_to_json
+from cic.core.spaces import Layout, Leaf, entry_names, leaves, space_to_json
 from cic.export.episodes import output_folder
 from cic.learning.agent import Agent
 from cic.learning.encoders import Encoder
@@ -47,8 +48,8 @@ class Policy(nn.Module):
         chosen = torch.zeros(0) if agent.skill is None else torch.from_numpy(agent.skill)
         self.register_buffer("skill", chosen)
         self.fixed = len(chosen) == agent.objective.skills.dim
-        self.action = None if layout is None else layout.action
-        if self.action is not None:
+        self.action: ActionSpace | None = None if layout is None else layout.action
+        if isinstance(self.action, Box):
             self.register_buffer("low", torch.from_numpy(self.action.low.astype(np.float32)))
             self.register_buffer("high", torch.from_numpy(self.action.high.astype(np.float32)))
 
@@ -57,17 +58,30 @@ class Policy(nn.Module):
         skill = self.skill.expand(rows, -1) if self.fixed else inputs[-1]
         obs = torch.cat([leaf.reshape(rows, -1).float() for leaf in leaves], dim=1)
         action = self.learner.act(self.objective.policy_input(self.encoder(obs), skill), False, self._generator)
-        return action if self.action is None else self._scaled(action.reshape(rows, *self.action.shape), self.action)
+        if self.action is None:
+            return action
+        if isinstance(self.action, Box):
+            return self._scaled(action.reshape(rows, *self.action.shape), self.action)
+        return _indices(action, self.action)
 
     def _scaled(self, action: Tensor, space: Box) -> Tensor:
-        """`cic.core.spaces.scale_action` in torch, and in float32."""
+        """`cic.core.action_spaces.scale_action` in torch, and in float32."""
         action = action.clamp(-1.0, 1.0)
         if not is_normalised(space):
             action = self.low + (action + 1.0) / 2.0 * (self.high - self.low)
         return action.to(_torch_type(space))
 
 
-def _torch_type(space: Box) -> torch.dtype:
+def _indices(action: Tensor, space: Discrete | MultiDiscrete | MultiBinary) -> Tensor:
+    """`cic.core.action_spaces.own_action` in torch, for one-hot actions (N, action)."""
+    groups = torch.split_with_sizes(action, list(choices(space)), dim=-1)
+    shape: tuple[int, ...] = () if isinstance(space, Discrete) else tuple(space.shape)
+    chosen = torch.stack([group.argmax(dim=-1) for group in groups], dim=-1).reshape(action.shape[0], *shape)
+    start = 0 if isinstance(space, MultiBinary) else torch.as_tensor(space.start)
+    return (chosen + start).to(_torch_type(space))
+
+
+def _torch_type(space: ActionSpace) -> torch.dtype:
     return torch.from_numpy(np.zeros(0, space.dtype)).dtype
 
 

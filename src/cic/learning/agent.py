@@ -14,14 +14,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from cic.core.action_spaces import own_action
 from cic.core.errors import UserError
-from cic.core.spaces import Layout, flatten_any, leaves, scale_action
+from cic.core.spaces import Layout, flatten_any, leaves
 from cic.core.types import OBSERVED, Array, Batch, Metrics, Spaces
 from cic.learning.compilation import Compiled
 from cic.learning.diagnosis import state_of_policy, state_of_representation
 from cic.learning.encoders import Encoder, Identity
 from cic.learning.learners import Learner, LearnerConfig, get_learner
-from cic.learning.learners.base import Keep
+from cic.learning.learners.base import Keep, learners_for
 from cic.learning.objectives import Objective, get_objective
 from cic.learning.optim import Adam, GradientStep
 from cic.learning.seeding import seeded
@@ -77,8 +78,9 @@ class Agent(nn.Module):
     ) -> tuple[npt.NDArray[Any], Any]:
         """Return the environment's own action for its own observation, with the signature of Stable-Baselines3.
 
-        Unlike `act`, it accepts Dict and Tuple observations and scales the action to the bounds of the action space.
-        An agent that was not loaded from a run folder of this version acts as `act` does.
+        Unlike `act`, it accepts Dict and Tuple observations, scales the action to the bounds of the action space and
+        returns the indices of discrete actions. An agent that was not loaded from a run folder of this version acts as
+        `act` does.
 
         Args:
             observation: One observation, or a batch, whose arrays have one more axis.
@@ -89,7 +91,7 @@ class Agent(nn.Module):
         if self.layout is None:
             return self.act(observation, explore=not deterministic), state
         flat, batched = flatten_any(leaves(self.layout.observation), observation, "predict")
-        action = scale_action(self.layout.action, self.act(flat, explore=not deterministic))
+        action = own_action(self.layout.action, self.act(flat, explore=not deterministic))
         return (action if batched else action[0]), state
 
     def _tensors(self, obs: Array, skill: Array | None) -> tuple[Tensor, Tensor]:
@@ -239,6 +241,18 @@ def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
+def _require_fitting_learner(learner: str, spaces: Spaces) -> None:
+    if (fitting := learners_for(spaces.choices)) and learner not in fitting and get_learner(learner):
+        kind = f"discrete ({' × '.join(map(str, spaces.choices))} choices)" if spaces.choices else "continuous"
+        raise UserError(
+            f'learner "{learner}" cannot be used, because the actions are {kind}: choose {_any_of(fitting)}'
+        )
+
+
+def _any_of(names: list[str]) -> str:
+    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
 def build_agent(
     spaces: Spaces,
     objective: str,
@@ -254,6 +268,7 @@ def build_agent(
         raise UserError(
             f'objective "{objective}" and learner "{learner}" both have an option "{min(shared)}": rename one of them'
         )
+    _require_fitting_learner(learner, spaces)
     with seeded(seed):  # initialisation uses torch's global generator
         method = get_objective(objective)(spaces, config.hidden, options)
         actor_critic = get_learner(learner).build(config, method.policy_input_dim, spaces.action, method.make_critic)

@@ -29,8 +29,9 @@ def state_of_policy(agent: Agent, batch: Batch, *, skills: bool) -> Metrics:
     metrics = {
         "obs/largest": size.max(),
         "obs/smallest": used.min() if len(used) else size.max(),
-        "action/saturation": (action.abs() > BOUND).float().mean(),
     }
+    if not agent.spaces.choices:
+        metrics["action/saturation"] = (action.abs() > BOUND).float().mean()
     if skills and batch.skill.shape[1]:
         other = agent.learner.mean_action(agent.objective.policy_input(obs, batch.skill.roll(1, dims=0)))
         metrics["action/skill_share"] = share_of_skill(action, other)

@@ -65,19 +65,34 @@ class Actor(nn.Module):
         return out
 
 
+def expected(table: Tensor, action: Tensor, choices: tuple[int, ...]) -> Tensor:
+    """Select from a table (…, B, choices, out) with one-hot actions or probabilities (B, choices): (…, B, out)."""
+    return (table * action.unsqueeze(-1)).sum(dim=-2) / len(choices)
+
+
 class Critic(nn.Module):
     """Two Q heads `H → H → out` on a shared trunk, and their loss.
 
     One Linear(H, 2H) holds the hidden layers of both heads, each initialised separately. This gives the same numbers
     with half the calls; an update at `laptop` scale takes 4 % less time.
+
+    With discrete actions (`choices`), the heads have an output for every choice, and one-hot actions select from them.
+    An action of several choices has the mean of their outputs (Seyde et al. 2023). The outputs are linear in the
+    action, so probabilities in its place give the expectation under a policy.
     """
 
-    def __init__(self, input_dim: int, action_dim: int, hidden: int, out: int = 1) -> None:
+    choices: tuple[int, ...] = ()
+
+    def __init__(
+        self, input_dim: int, action_dim: int, hidden: int, out: int = 1, choices: tuple[int, ...] = ()
+    ) -> None:
         super().__init__()
-        self.trunk = trunk(input_dim + action_dim, hidden)
+        self.choices, self.out = choices, out
+        self.trunk = trunk(input_dim if choices else input_dim + action_dim, hidden)
         self.hidden = nn.Linear(hidden, 2 * hidden)
         # The weights of the last layers are only drawn below, so that seeds give the weights of version 0.1.
-        last = [nn.utils.skip_init(nn.Linear, hidden, out) for _ in range(2)]  # type: ignore[no-untyped-call]
+        width = out * action_dim if choices else out
+        last = [nn.utils.skip_init(nn.Linear, hidden, width) for _ in range(2)]  # type: ignore[no-untyped-call]
         self.heads = nn.ModuleList(last)
         orthogonal_init(self.trunk[0])
         nn.init.zeros_(self.hidden.bias)
@@ -87,8 +102,22 @@ class Critic(nn.Module):
 
     def features(self, x: Tensor, action: Tensor) -> Tensor:
         """The outputs (2, B, out) of both heads."""
-        hidden = F.relu(self.hidden(self.trunk(torch.cat([x, action], dim=-1))))  # (B, 2H)
+        if self.choices:
+            return expected(self.table(x), action, self.choices)
+        return self._heads(torch.cat([x, action], dim=-1))
+
+    def _heads(self, inputs: Tensor) -> Tensor:
+        hidden = F.relu(self.hidden(self.trunk(inputs)))  # (B, 2H)
         return torch.stack([head(half) for head, half in zip(self.heads, hidden.chunk(2, dim=-1), strict=True)])
+
+    def table(self, x: Tensor) -> Tensor:
+        """The outputs (2, B, choices, out) for every choice of a discrete action."""
+        outputs = self._heads(x)
+        return outputs.reshape(*outputs.shape[:-1], -1, self.out)
+
+    def values(self, x: Tensor) -> Tensor:
+        """Both Q-values (2, B, choices) of every choice of a discrete action."""
+        return self.table(x).squeeze(-1)
 
     def forward(self, x: Tensor, action: Tensor, skill: Tensor) -> Tensor:
         """Both Q-values (2, B, 1); the actor maximises their minimum. This critic does not use `skill`."""

@@ -20,6 +20,9 @@ class SuccessorCritic(Critic):
     def forward(self, x: Tensor, action: Tensor, skill: Tensor) -> Tensor:
         return (self.features(x, action) * skill).sum(dim=-1, keepdim=True)  # (2, B, 1)
 
+    def values(self, x: Tensor) -> Tensor:
+        return (self.table(x) * x[:, None, -self.out :]).sum(dim=-1)  # `x` ends with the skill
+
     def td_loss(
         self, target: Critic, batch: Batch, next_action: Tensor, bonus: Tensor | float
     ) -> tuple[Tensor, Metrics]:

@@ -129,7 +129,9 @@ def _batch(objective: Objective, rows: int) -> Batch:
     obs, needs = normal(rows, spaces.obs), objective.needs
     plain = Batch(
         obs=obs,
-        action=torch.tanh(normal(rows, spaces.action)),
+        action=torch.from_numpy(spaces.random_actions(rows, rng))
+        if spaces.choices
+        else normal(rows, spaces.action).tanh(),
         reward=normal(rows, 1),
         discount=torch.full((rows, 1), 0.97),
         next_obs=obs + normal(rows, spaces.obs),

@@ -136,7 +136,10 @@ class Run:
             arrays = {"library": inherited.library} | ({"steps": inherited.steps} if inherited.steps else {})
             write_folder(self.path / "inherited", {"agent": inherited.weights}, arrays, {})
         # Last, because it makes the folder a run: a start that is killed before this can simply be repeated.
-        self.about = about if self.spaces is None else {**about, "spaces": self.spaces._asdict()}
+        sizes = (
+            {} if self.spaces is None else {name: size for name, size in self.spaces._asdict().items() if size != ()}
+        )
+        self.about = {**about, "spaces": sizes} if sizes else about
         self._write_header()
 
     def _refuse_files_of_others(self) -> None:

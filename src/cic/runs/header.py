@@ -50,7 +50,15 @@ def current_settings(header: dict[str, Any]) -> dict[str, Any]:
 
 def possible_spaces(sizes: Any) -> Spaces | None:
     """The sizes of observations and actions in a header, if they are possible."""
-    if not isinstance(sizes, dict) or sizes.keys() != {"obs", "action"}:
+    if not isinstance(sizes, dict) or sizes.keys() not in ({"obs", "action"}, {"obs", "action", "choices"}):
         return None
-    possible = all(type(size) is int and 1 <= size <= _LARGEST_SPACE for size in sizes.values())
-    return Spaces(**sizes) if possible else None
+    choices = sizes.get("choices", [])
+    if not isinstance(choices, list) or not all(_is_size(size) for size in (sizes["obs"], sizes["action"], *choices)):
+        return None
+    if choices and sum(choices) != sizes["action"]:
+        return None
+    return Spaces(sizes["obs"], sizes["action"], tuple(choices))
+
+
+def _is_size(size: Any) -> bool:
+    return type(size) is int and 1 <= size <= _LARGEST_SPACE

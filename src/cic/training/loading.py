@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from cic import envs
+from cic.core.action_spaces import choices, size
 from cic.core.errors import UserError
 from cic.core.imports import imported
 from cic.core.spaces import Layout, leaves
@@ -91,9 +92,10 @@ def _layout(run: Run, spaces: Spaces) -> Layout | None:
     if (stored := run.about.get("layout")) is None:
         return None
     layout = Layout.from_json(stored, str(run.path / "config.json"))
-    sizes = Spaces(sum(leaf.size for leaf in leaves(layout.observation)), int(np.prod(layout.action.shape)))
+    sizes = Spaces(sum(leaf.size for leaf in leaves(layout.observation)), size(layout.action), choices(layout.action))
     if sizes != spaces:
-        raise UserError(f"{run.path / 'config.json'}: the layout has sizes {tuple(sizes)}, not {tuple(spaces)}")
+        given, wanted = (tuple(size for size in one if size != ()) for one in (sizes, spaces))
+        raise UserError(f"{run.path / 'config.json'}: the layout has sizes {given}, not {wanted}")
     return layout
 
 

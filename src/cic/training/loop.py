@@ -254,7 +254,7 @@ class Loop(Generic[C]):
 
     def _action(self, segment: Segment) -> Array:
         if segment.act == "uniform":
-            return self.rng.uniform(-1, 1, (self.config.num_envs, self.agent.spaces.action)).astype(np.float32)
+            return self.agent.spaces.random_actions(self.config.num_envs, self.rng)
         explore = segment.act == "explore"
         action = self.agent.act(self.obs, self.skills.current, explore=explore, actor=segment.actor)
         if not np.isfinite(action).all():

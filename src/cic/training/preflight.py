@@ -67,7 +67,7 @@ def check_memory(config: Any, spaces: Spaces, tasks: int = 0, *, trains: bool = 
         batch, steps = config.learning.batch, min(config.replay, 2 * config.steps)
         needs["the networks"] += 3 * 4 * weights  # gradients and Adam's moments
         needs[f"a batch of {batch:,}"] = 4 * batch * (3 * width + 2 * batch)  # activations; distances between all pairs
-        needs[f"a replay of {config.replay:,} steps"] = steps * (4 * (sum(spaces) + tasks + 1) + 11)
+        needs[f"a replay of {config.replay:,} steps"] = steps * (4 * (spaces.obs + spaces.action + tasks + 1) + 11)
     free, total = available_memory(), sum(needs.values())
     if free is not None and total > max(free - _SPARE, free // 2):
         parts = ", ".join(f"{name} {_size(count)}" for name, count in needs.items())
@@ -79,7 +79,12 @@ def check_memory(config: Any, spaces: Spaces, tasks: int = 0, *, trains: bool = 
 
 def _weights(config: Any, spaces: Spaces) -> tuple[int, int]:
     """The number of weights, and the sum of the widths of all layers."""
-    sizes = [*spaces, config.learning.hidden, *(v for v in vars(config.options).values() if isinstance(v, int))]
+    sizes = [
+        spaces.obs,
+        spaces.action,
+        config.learning.hidden,
+        *(v for v in vars(config.options).values() if isinstance(v, int)),
+    ]
     layers = 40 + 8 * getattr(config.options, "ensemble", 1)
     if layers * max(sizes) ** 2 < _SURELY_FITS:
         return layers * max(sizes) ** 2, layers * max(sizes)

@@ -99,7 +99,8 @@ class LoopConfig(Generic[L]):
     keep_physics: bool = False
     """Store the simulator's state of each step in the replay buffer, for `cic export`."""
     learner: str = "ddpg"
-    """The RL algorithm that maximises the reward: ddpg (as in URLB), td3 or sac."""
+    """The RL algorithm that maximises the reward: ddpg (as in URLB), td3 or sac; for discrete actions dqn or
+    sac_discrete."""
     learning: L
     """The settings of the learner."""
     intrinsic: ClassVar[bool]
@@ -340,9 +341,29 @@ def pretrain_defaults(
     options = cls.Options(**_domain_options(domain, cls.Options) | cls.scales.get(scale, {}) | cls.presets[preset])
     recommended = cls.recommended.get(preset, {})
     wanted = recommended.get("learner", "ddpg")
-    chosen = learner or wanted
-    shared = _scale(scale, "pretrain", chosen, recommended if chosen == wanted else None)
+    chosen = learner or fitting_learner(domain, wanted)
+    shared = _scale(scale, "pretrain", chosen, _recommended_for(chosen, wanted, recommended, chosen == learner))
     return PretrainConfig(domain=domain, objective=objective, preset=preset, options=options, **shared)
+
+
+_DISCRETE = {"ddpg": "dqn", "td3": "dqn", "sac": "sac_discrete"}
+"""The learner for discrete actions in place of one for continuous actions."""
+
+
+def fitting_learner(environment: str, wanted: str = "ddpg") -> str:
+    """Return the default learner: `wanted`, or the one in its place if the environment's actions are discrete."""
+    return _DISCRETE.get(wanted, "dqn") if envs.has_discrete_actions(environment) else wanted
+
+
+def _recommended_for(chosen: str, wanted: str, recommended: dict[str, Any], given: bool) -> dict[str, Any] | None:
+    """Return the recommended settings: all for their learner; for the one in its place those that every learner has."""
+    if chosen == wanted:
+        return recommended
+    if given:
+        return None
+    shared = {field.name for field in dataclasses.fields(LearnerConfig)}
+    learning = {name: value for name, value in recommended.get("learning", {}).items() if name in shared}
+    return recommended | {"learning": learning}
 
 
 def inherited(before: LoopConfig[Any], start: LearnerConfig) -> LearnerConfig:
@@ -353,8 +374,8 @@ def inherited(before: LoopConfig[Any], start: LearnerConfig) -> LearnerConfig:
     return dataclasses.replace(start, **{name: kept[name] for name in names if kept[name] != getattr(usual, name)})
 
 
-def finetune_defaults(task: str, scale: str = "laptop", learner: str = "ddpg") -> FinetuneSettings[Any]:
-    return FinetuneSettings(task=task, **_scale(scale, "finetune", learner))
+def finetune_defaults(task: str, scale: str = "laptop", learner: str | None = None) -> FinetuneSettings[Any]:
+    return FinetuneSettings(task=task, **_scale(scale, "finetune", learner or fitting_learner(task)))
 
 
 def override(config: C, changes: dict[str, Any]) -> C:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeVar
@@ -62,6 +62,8 @@ class Learner(nn.Module):
 
     Config: ClassVar[type[LearnerConfig]] = LearnerConfig
     actor: nn.Module
+    discrete: ClassVar[bool] = False
+    """Whether its actions are discrete: one-hot vectors instead of numbers in [-1, 1]."""
     encoder_optimiser: Adam | None = None
     """Steps together with the critic's optimiser. The agent sets it if the critic's loss also trains the encoder."""
 
@@ -83,7 +85,7 @@ class Learner(nn.Module):
 
     @abstractmethod
     def act(self, x: Tensor, explore: bool, generator: torch.Generator) -> Tensor:
-        """(N, action) in (-1, 1): the mean action, or an action with exploration noise."""
+        """(N, action) in (-1, 1), or one-hot: the mean action, or an action with exploration noise."""
 
     @abstractmethod
     def losses(self) -> dict[str, tuple[Loss, list[nn.Parameter]]]:
@@ -165,6 +167,11 @@ def register_learner(name: str) -> Callable[[T], T]:
 
 def learners() -> dict[str, type[Learner]]:
     return dict(sorted(_REGISTRY.items()))
+
+
+def learners_for(choices: Sequence[int]) -> list[str]:
+    """Return the names of the learners for discrete or continuous actions."""
+    return [name for name, cls in learners().items() if cls.discrete == bool(choices)]
 
 
 def get_learner(name: str) -> type[Learner]:

@@ -5,7 +5,8 @@
 
 Deviations from the paper, all of them URLB's ("ICM APT"): the representation h is learned by ICM's forward and inverse
 models in its own space instead of contrastively; distances are not raised to the power of the dimension and are not
-divided by a running mean; the point itself counts as its nearest neighbour; the reward is of s, not s'.
+divided by a running mean; the point itself counts as its nearest neighbour; the reward is of s, not s'. With discrete
+actions the error of g is the cross-entropy.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from cic.core.config import require
 from cic.core.types import Batch, Metrics, Spaces
+from cic.learning.choices import action_error
 from cic.learning.networks import mlp, orthogonal_init, trunk
 from cic.learning.objectives.base import Objective, register
 from cic.learning.particles import knn_distances
@@ -57,10 +59,10 @@ class APT(Objective):
     def loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         here, there = self.trunk(batch.obs), self.trunk(batch.next_obs)
         predicted = self.forward_model(torch.cat([here, batch.action], dim=1))
-        action = torch.tanh(self.inverse_model(torch.cat([here, there], dim=1)))
+        action = self.inverse_model(torch.cat([here, there], dim=1))
         # Gradients also flow through the target `there`: the inverse model prevents a collapse of the features.
         forward_error = torch.linalg.vector_norm(there - predicted, dim=1).mean()
-        inverse_error = torch.linalg.vector_norm(batch.action - action, dim=1).mean()
+        inverse_error = action_error(action, batch.action, self.spaces.choices).mean()
         loss = forward_error + inverse_error
         return loss, {
             "representation/loss": loss.detach(),

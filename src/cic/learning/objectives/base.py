@@ -282,7 +282,7 @@ class Objective(nn.Module):
 
     def make_critic(self) -> Critic:
         """Make the critic. Override this for another output or loss (`Critic.td_loss`), such as successor features."""
-        return Critic(self.policy_input_dim, self.spaces.action, self.hidden)
+        return Critic(self.policy_input_dim, self.spaces.action, self.hidden, choices=self.spaces.choices)
 
     def infer_skill(self, next_obs: Tensor, reward: Tensor) -> Tensor | None:
         """Return the skill (dim,) for a task with these one-step rewards (N, 1), by regression.

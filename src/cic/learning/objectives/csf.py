@@ -70,7 +70,8 @@ class CSF(Objective):
         return Needs(nstep=1)
 
     def make_critic(self) -> Critic:
-        return SuccessorCritic(self.policy_input_dim, self.spaces.action, self.hidden, out=self.options.skill_dim)
+        _, action, choices = self.spaces
+        return SuccessorCritic(self.policy_input_dim, action, self.hidden, self.options.skill_dim, choices)
 
     def prepare(self, batch: Batch, generator: torch.Generator) -> Batch:
         return batch.with_extras(negatives=self.skills.draw(self.options.negatives, generator))

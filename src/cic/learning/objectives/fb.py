@@ -13,7 +13,8 @@ and no reward; its `reward` returns empty features. Finetuning keeps B with the 
 
 Deviations from the released code: data is collected online (it trains on datasets); the actor is that of the learner,
 without a separate stream for the state; B has half of the width H (512 of 1,024; there 526); the optional loss on F · z
-is omitted, as there by default. As there, skills are mixed with B(s), and B(s') is trained.
+is omitted, as there by default. As there, skills are mixed with B(s), and B(s') is trained. With discrete actions,
+F has an output per action, as there; the policy is that of the learner (greedy with DQN).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from torch import Tensor, nn
 
 from cic.core.config import require
 from cic.core.types import Batch, Metrics, Needs, Spaces
-from cic.learning.networks import Critic, mlp, orthogonal_init, trunk
+from cic.learning.networks import Critic, expected, mlp, orthogonal_init, trunk
 from cic.learning.objectives.base import Objective, SkillSpace, register
 
 
@@ -40,12 +41,14 @@ class Streams(nn.Module):
         self.obs, self.width = spaces.obs, max(hidden // 2, 1)
         self.with_action, self.with_skill = (
             nn.Sequential(trunk(spaces.obs + other, hidden), nn.Linear(hidden, self.width), nn.ReLU(inplace=True))
-            for other in (spaces.action, skill)
+            for other in (0 if spaces.choices else spaces.action, skill)
         )
         self.backward_net = nn.Sequential(trunk(spaces.obs, self.width), mlp(self.width, self.width, skill))
 
-    def forward(self, x: Tensor, action: Tensor) -> Tensor:
-        with_action = self.with_action(torch.cat([x[:, : self.obs], action], dim=-1))
+    def forward(self, x: Tensor, action: Tensor | None = None) -> Tensor:
+        """Discrete actions select from the outputs instead of being an input."""
+        obs = x[:, : self.obs]
+        with_action = self.with_action(obs if action is None else torch.cat([obs, action], dim=-1))
         return torch.cat([with_action, self.with_skill(x)], dim=-1)
 
     def backward_features(self, obs: Tensor) -> Tensor:
@@ -62,13 +65,25 @@ class ForwardBackwardCritic(Critic):
     def __init__(self, spaces: Spaces, skill: int, hidden: int, orthogonality: float) -> None:
         nn.Module.__init__(self)
         self.trunk = Streams(spaces, skill, hidden)
-        self.heads = nn.ModuleList(mlp(2 * self.trunk.width, hidden, skill) for _ in range(2))
+        self.choices, self.out = spaces.choices, skill
+        width = skill * spaces.action if spaces.choices else skill
+        self.heads = nn.ModuleList(mlp(2 * self.trunk.width, hidden, width) for _ in range(2))
         self.orthogonality = orthogonality
         self.apply(orthogonal_init)
 
     def features(self, x: Tensor, action: Tensor) -> Tensor:
+        if self.choices:
+            return expected(self.table(x), action, self.choices)
         shared = self.trunk(x, action)
         return torch.stack([head(shared) for head in self.heads])
+
+    def table(self, x: Tensor) -> Tensor:
+        shared = self.trunk(x)
+        outputs = torch.stack([head(shared) for head in self.heads])
+        return outputs.reshape(*outputs.shape[:-1], -1, self.out)
+
+    def values(self, x: Tensor) -> Tensor:
+        return (self.table(x) * x[:, None, self.trunk.obs :]).sum(dim=-1)
 
     def forward(self, x: Tensor, action: Tensor, skill: Tensor) -> Tensor:
         return (self.features(x, action) * skill).sum(dim=-1, keepdim=True)

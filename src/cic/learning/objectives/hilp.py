@@ -95,7 +95,8 @@ class HILP(Objective):
         return Needs(nstep=1, goals=GOAL_RATE)
 
     def make_critic(self) -> Critic:
-        return SuccessorCritic(self.policy_input_dim, self.spaces.action, self.hidden, out=self.options.skill_dim)
+        _, action, choices = self.spaces
+        return SuccessorCritic(self.policy_input_dim, action, self.hidden, self.options.skill_dim, choices)
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:
         return [{"params": list(self.latents.parameters()), "lr": self.options.representation_lr}]

@@ -5,7 +5,8 @@
 
 Deviations from the paper, all of them URLB's: f and g use raw states, not features learned by g, so g does not
 influence the reward; errors are norms instead of half squared norms with equal weights (no β, no policy term); the
-reward is a logarithm instead of being scaled by η/2; s' is n steps ahead, as in every n-step batch.
+reward is a logarithm instead of being scaled by η/2; s' is n steps ahead, as in every n-step batch. With discrete
+actions the error of g is the cross-entropy, as in the paper.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from cic.core.types import Batch, Metrics, Spaces
+from cic.learning.choices import action_error
 from cic.learning.networks import mlp, orthogonal_init
 from cic.learning.objectives.base import Objective, register
 
@@ -34,8 +36,8 @@ class ICM(Objective):
 
     def loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         forward_error = self._forward_error(batch).mean()
-        action = torch.tanh(self.inverse_model(torch.cat([batch.obs, batch.next_obs], dim=1)))
-        inverse_error = torch.linalg.vector_norm(batch.action - action, dim=1).mean()
+        action = self.inverse_model(torch.cat([batch.obs, batch.next_obs], dim=1))
+        inverse_error = action_error(action, batch.action, self.spaces.choices).mean()
         loss = forward_error + inverse_error
         return loss, {
             "representation/loss": loss.detach(),

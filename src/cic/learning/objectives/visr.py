@@ -63,7 +63,8 @@ class VISR(Objective):
         return Needs(nstep=1)
 
     def make_critic(self) -> Critic:
-        return SuccessorCritic(self.policy_input_dim, self.spaces.action, self.hidden, out=self.options.skill_dim)
+        _, action, choices = self.spaces
+        return SuccessorCritic(self.policy_input_dim, action, self.hidden, self.options.skill_dim, choices)
 
     def embed(self, obs: Tensor) -> Tensor:
         embedded: Tensor = self.features(obs)
