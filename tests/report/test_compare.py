@@ -87,7 +87,15 @@ def test_headers_stay_apart_at_80_columns(tmp_path: Path, methods: tuple[str, st
 def test_a_single_run_has_no_interval(tmp_path: Path) -> None:
     make(tmp_path / "a", "cic", [410.0, 420.0])
     make(tmp_path / "b", "aps", [300.0])
-    assert "[" not in shown(tmp_path / "a", tmp_path / "b")
+    text = shown(tmp_path / "a", tmp_path / "b")
+    assert "[" not in text
+    assert "Nothing can be concluded" not in text
+
+
+def test_single_runs_on_both_sides_conclude_nothing(tmp_path: Path) -> None:
+    make(tmp_path / "a", "cic", [410.0])
+    make(tmp_path / "b", "aps", [300.0])
+    assert "Nothing can be concluded from one run per side" in " ".join(shown(tmp_path / "a", tmp_path / "b").split())
 
 
 def test_tasks_of_one_side_are_left_out_and_said(tmp_path: Path) -> None:

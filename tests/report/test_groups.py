@@ -15,12 +15,10 @@ from cic.runs import records
 from tests.helpers import steady
 
 
-def grouped(
-    folder: Path, mix: bool = False, split: tuple[str, ...] = (), together: bool = True
-) -> tuple[dict[str, int], list[str]]:
+def grouped(folder: Path, mix: bool = False) -> tuple[dict[str, int], list[str]]:
     said: list[str] = []
     runs = warnings.without_duplicates(records.read([folder])[0], said)
-    study = groups.study(runs, mix, split, said, together)
+    study = groups.study(runs, said, mix)
     warnings.same_seeds(study.groups, said)
     warnings.states(runs, said)
     warnings.budgets(study.finetune, said)
@@ -89,13 +87,6 @@ def test_labels_name_as_few_keys_as_tell_rows_apart(tmp_path: Path) -> None:
     ]
 
 
-def test_split_gives_rows_to_any_key(tmp_path: Path) -> None:
-    finetune(tmp_path, seed=0, device="x")
-    finetune(tmp_path, seed=1, device="y")
-    assert grouped(tmp_path)[0] == {"CIC": 2}
-    assert list(grouped(tmp_path, split=("device",))[0]) == ["CIC (device=x)", "CIC (device=y)"]
-
-
 def test_twins_count_once_and_are_said(tmp_path: Path) -> None:
     finetune(tmp_path, seed=0, name="first")
     finetune(tmp_path, seed=0, name="again")
@@ -141,25 +132,21 @@ def test_methods_with_other_budgets_are_pointed_out(tmp_path: Path) -> None:
 # ---- budgets -------------------------------------------------------------------------------------------------------
 
 
-def apart(folder: Path) -> tuple[dict[str, int], list[dict[str, int]], list[str]]:
-    """The rows of the statistics, those of each other budget, and what was said."""
-    study = groups.study(records.read([folder])[0], False, (), said := [])
-    others = [{group.label: len(group.runs) for group in found} for found in study.others.values()]
-    return {group.label: len(group.runs) for group in study.finetune}, others, said
+def main_rows(folder: Path) -> tuple[set[str], list[str]]:
+    """The rows of the aggregate statistics, and the notices."""
+    study = groups.study(records.read([folder])[0], said := [])
+    return {group.label for group in study.main}, said
 
 
-def test_a_stray_run_of_another_budget_is_put_aside(tmp_path: Path) -> None:
+def test_a_stray_run_of_another_budget_is_not_in_the_statistics(tmp_path: Path) -> None:
     for seed in range(2):
         for method in ("cic", "ddpg"):
             finetune(tmp_path, method=method, seed=seed)
     finetune(tmp_path, method="ddpg", seed=0, name="stray", steps=50_000)
-    rows, others, said = apart(tmp_path)
-    assert rows == {"DDPG": 2, "CIC": 2}
-    assert others == [{"DDPG (50k steps)": 1}]
-    assert len(said) == 1
-    assert "separate section: DDPG (50k steps)" in said[0]
-    assert "`budgets=together`" in said[0]
-    assert set(grouped(tmp_path, together=True)[0]) == {"DDPG (50k steps)", "DDPG (100k steps)", "CIC"}
+    rows, said = main_rows(tmp_path)
+    assert rows == {"DDPG (100k steps)", "CIC"}
+    assert any(notice.startswith("DDPG (50k steps): another scale or number of steps") for notice in said)
+    assert set(grouped(tmp_path)[0]) == {"DDPG (50k steps)", "DDPG (100k steps)", "CIC"}
 
 
 def test_scratch_stands_beside_the_pretrained_runs_of_its_steps(tmp_path: Path) -> None:
@@ -168,10 +155,7 @@ def test_scratch_stands_beside_the_pretrained_runs_of_its_steps(tmp_path: Path) 
             for seed in range(runs):
                 finetune(tmp_path / str(steps), method=method, seed=seed, steps=steps)
     finetune(tmp_path, seed=0, name="longer", pretrain_steps=2_000_000)
-    rows, others, _ = apart(tmp_path)
-    assert rows == {"DDPG": 2, "CIC": 2}
-    assert {"DDPG (50k steps)": 1, "CIC (50k steps)": 1} in others
-    assert {"CIC (2M pre-trained)": 1} in others
+    assert main_rows(tmp_path)[0] == {"DDPG (100k steps)", "CIC (100k steps, 100k pre-trained)"}
 
 
 BUDGETS = st.tuples(
@@ -185,7 +169,9 @@ BUDGETS = st.tuples(
 
 @steady
 @given(st.lists(BUDGETS, min_size=1, max_size=12))
-def test_every_run_is_in_one_row_and_rows_have_one_budget(drawn: list[tuple[str, str, int, int, str]]) -> None:
+def test_every_run_is_in_one_row_and_the_statistics_have_one_budget(
+    drawn: list[tuple[str, str, int, int, str]],
+) -> None:
     runs = []
     for seed, (method, scale, steps, pretrained, state) in enumerate(drawn):
         config = {"objective": method, "task": "walker-run", "seed": seed, "scale": scale, "steps": steps}
@@ -194,17 +180,15 @@ def test_every_run_is_in_one_row_and_rows_have_one_budget(drawn: list[tuple[str,
         runs.append(
             records.RunRecord(Path(str(seed)), str(seed), "finetune", config, method, state=state, result=result)
         )
-    study = groups.study(runs, False, (), [])
-    placed = [run.name for group in study.tuned for run in group.runs]
+    study = groups.study(runs, [])
+    placed = [run.name for group in study.finetune for run in group.runs]
     assert sorted(placed) == sorted(run.name for run in runs)
-    assert len({group.label for group in study.tuned}) == len(study.tuned)
-    sections = [study.finetune, *study.others.values()]
-    for section in sections:
-        members = [run for group in section for run in group.runs]
+    assert len({group.label for group in study.finetune}) == len(study.finetune)
+    members = [run for group in study.main for run in group.runs]
+    if any(run.finished for run in runs):
         assert len({(run.scale, run.steps) for run in members}) == 1
-        assert len({run.pretrain_steps for run in members} - {0}) <= 1
-    scored = [sum(run.finished for group in section for run in group.runs) for section in sections]
-    assert scored[0] == max(scored)
+    if any(run.finished and run.pretrain_steps for run in members):
+        assert len({run.pretrain_steps for run in members} - {0}) == 1
 
 
 def test_two_methods_of_one_title_are_told_apart(tmp_path: Path) -> None:
@@ -219,7 +203,7 @@ def test_pretraining_is_grouped_too(tmp_path: Path) -> None:
     pretrain(tmp_path, seed=0)
     pretrain(tmp_path, seed=1)
     pretrain(tmp_path, seed=0, name="long", steps=200_000)
-    study = groups.study(records.read([tmp_path])[0], False, (), said := [])
+    study = groups.study(records.read([tmp_path])[0], said := [])
     assert [(group.label, len(group.runs)) for group in study.pretrain] == [
         ("CIC (100k steps)", 2),
         ("CIC (200k steps)", 1),

@@ -319,7 +319,7 @@ def test_any_json_is_no_crash(
     assert len(runs) == 2
     said: list[str] = []
     kept = warnings.without_duplicates(runs, said)
-    study = groups.study(kept, False, (), said)
+    study = groups.study(kept, said)
     warnings.same_seeds(study.groups, said)
     warnings.states(kept, said)
     warnings.budgets(study.finetune, said)

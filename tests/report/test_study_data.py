@@ -203,7 +203,7 @@ def test_a_run_that_failed_a_check_is_not_sound_and_neither_are_its_finetunings(
     assert "no reward (2)" in notice
     assert marked("RND", ["good", "bad", "older"], sound) == "RND (1 of 3 unsound)"
     assert marked("RND", ["good"], sound) == "RND"
-    assert [group.label for group in study(runs[:2], False, (), []).pretrain] == ["RND (1 of 2 unsound)"]
+    assert [group.label for group in study(runs[:2], []).pretrain] == ["RND (1 of 2 unsound)"]
 
 
 def test_what_trains_no_representation_cannot_collapse() -> None:

@@ -20,7 +20,7 @@ from cic.core.errors import UserError
 from cic.core.paper_scores import TITLES, experts
 from cic.report import ReportOptions, groups, score_tables, scores
 from cic.report.page import table_html
-from cic.report.tables import Cell, Table, latex, number, rows, to_csv, to_latex, to_markdown
+from cic.report.tables import Best, Table, latex, number, to_csv, to_latex, to_markdown
 from cic.runs import records
 from tests.helpers import steady
 
@@ -29,12 +29,12 @@ PLAIN = ReportOptions(reps=50)
 
 def built(folder: Path, options: ReportOptions = PLAIN) -> tuple[groups.Study, scores.Scores, list[str]]:
     said: list[str] = []
-    study = groups.study(records.read([folder])[0], options.mix, options.split, said, options.budgets == "together")
+    study = groups.study(records.read([folder])[0], said, options.mix)
     return study, scores.compute(study, options, said), said
 
 
 def texts(table: Table) -> list[list[str]]:
-    return [[cell.text for cell in row] for row in table.rows]
+    return [list(row) for row in table.rows]
 
 
 # ---- formats -------------------------------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ TABLE = Table(
     "Odd & ends",
     "A_caption with 5% <b>",
     ("Domain", "Task", "P(A > B)"),
-    rows([["Walker", "a_b", Cell("1 ± 2", best=True)], ["", "x|y", "–"], ["Jaco", "c", "−3"]]),
+    [["Walker", "a_b", Best("1 ± 2")], ["", "x|y", "–"], ["Jaco", "c", "−3"]],
     heads=2,
     records=[{"name": "a,b", "value": 0.1}, {"name": 'quo"te', "value": float("nan")}],
 )
@@ -67,7 +67,7 @@ def test_markdown() -> None:
 @given(st.text(st.sampled_from("<>&|\\`[]()!*=+-@'\"\r\n\t ax1"), max_size=12))
 def test_hostile_text_is_neutralised(text: str) -> None:
     """No tag and no link in Markdown, no formula in CSV; the cells stay cells, and their text can be read back."""
-    table = Table("t", "T", text, ("A", "B"), rows([[text, "end"]]), records=[{"a": text, "b": 1.5}])
+    table = Table("t", "T", text, ("A", "B"), [[text, "end"]], records=[{"a": text, "b": 1.5}])
     lines = to_markdown(table).split("\n")
     assert len(lines) == 6
     assert "<" not in "".join(lines)
@@ -82,9 +82,7 @@ def test_hostile_text_is_neutralised(text: str) -> None:
 
 
 def test_a_script_and_a_formula() -> None:
-    table = Table(
-        "t", "T", "<b>", ("A",), rows([["<script>alert(1)</script>"]]), records=[{"run": "=cmd|' /C calc'!A0"}]
-    )
+    table = Table("t", "T", "<b>", ("A",), [["<script>alert(1)</script>"]], records=[{"run": "=cmd|' /C calc'!A0"}])
     assert "<" not in to_markdown(table)
     assert "&lt;script>alert(1)&lt;/script>" in to_markdown(table)
     assert to_csv(table).splitlines()[1].startswith("'=cmd")
@@ -142,7 +140,7 @@ def test_raw_scores_in_the_papers_layout(tmp_path: Path) -> None:
         ["Walker", "Run", "796", f"60 ± {stderr / 2:.0f}", f"120 ± {stderr:.0f}"],
         ["Jaco", "Reach top left", "191", "5.00 (1)", f"120 ± {stderr:.0f}"],
     ]
-    assert [row[4].best for row in table.rows] == [True, True]
+    assert all(isinstance(row[4], Best) and not isinstance(row[3], Best) for row in table.rows)
     record = next(r for r in table.records if r["method"] == "CIC" and r["task"] == "run")
     assert record["mean"] == pytest.approx(120)
     assert record["stderr"] == pytest.approx(stderr)
@@ -178,10 +176,6 @@ def test_a_task_that_a_method_lacks_is_left_out_and_said(tmp_path: Path) -> None
     _, computed, said = built(tmp_path)
     assert computed.tasks == ("walker-run",)
     assert any(notice.startswith("walker-flip is excluded from the aggregate") and "APS" in notice for notice in said)
-    _, computed, said = built(tmp_path, ReportOptions(reps=50, tasks="each"))
-    assert computed.tasks == ("walker-flip", "walker-run")
-    assert any("not comparable" in notice for notice in said)
-    assert "APS: 2 run(s) per task, fewer for walker-flip (0)" in computed.coverage
 
 
 def test_no_common_task_falls_back_and_is_said(tmp_path: Path) -> None:
@@ -198,16 +192,17 @@ def test_holes_are_named(tmp_path: Path) -> None:
     finetune(tmp_path, "walker-flip", "cic", 0)
     finetune(tmp_path, "walker-flip", "cic", 1, float("nan"))
     _, computed, _ = built(tmp_path)
-    assert "CIC: 3 run(s) per task, fewer for walker-flip (1)" in computed.coverage
-    assert "spread of tasks with a single run" in computed.coverage
-    assert "fewer than 5 runs per task are too narrow" in computed.coverage
+    text = scores.coverage(computed)
+    assert "CIC: 3 runs per task, fewer for walker-flip (1)" in text
+    assert "Tasks with a single run add no spread" in text
+    assert "fewer than 5 runs per task are too narrow" in text
 
 
 def test_a_full_grid_of_enough_runs_needs_no_warning(tmp_path: Path) -> None:
     for seed in range(5):
         finetune(tmp_path, "walker-run", "cic", seed)
     _, computed, _ = built(tmp_path)
-    assert computed.coverage == "Over 1 task(s): walker-run. All rows have 5 run(s) in every task."
+    assert scores.coverage(computed) == "Over 1 task: walker-run. All rows have 5 runs in every task."
 
 
 # ---- the paper's rows ----------------------------------------------------------------------------------------------
@@ -222,9 +217,11 @@ def test_paper_rows_stand_beside_own_runs(tmp_path: Path) -> None:
     assert table.columns[3:] == ("CIC", "CIC (paper)", "APS (paper)")
     assert texts(table) == [["Walker", "Run", "796", "398 ± 0", "486 ± 25 (10)", "134 ± 16 (10)"]]
     statistics = score_tables.aggregate_table(computed, options)
-    assert [row[0].text for row in statistics.rows] == ["CIC", "CIC (paper)", "APS (paper)"]
-    assert statistics.rows[1][3].text == f"{486 / 796:.2f}"  # over the same task as one's own
-    assert not any(cell.best for row in statistics.rows for cell in row)  # a single own method is no contest
+    assert [row[0] for row in statistics.rows] == ["CIC", "CIC (paper)", "APS (paper)"]
+    assert statistics.rows[1][3] == f"{486 / 796:.2f}"  # over the same task as one's own
+    assert not any(
+        isinstance(cell, Best) for row in statistics.rows for cell in row
+    )  # a single own method is no contest
     assert {record["source"] for record in statistics.records} == {"runs", "paper"}
 
 
@@ -271,16 +268,9 @@ def test_paper_rows_alone_are_its_published_statistics(tmp_path: Path) -> None:
 
 
 def built_empty(options: ReportOptions) -> tuple[groups.Study, scores.Scores, list[str]]:
-    study = groups.Study()
+    study = groups.study([], [])
     said: list[str] = []
     return study, scores.compute(study, options, said), said
-
-
-def test_a_row_at_the_papers_scale_is_not_taken_for_the_papers(tmp_path: Path) -> None:
-    finetune(tmp_path, "walker-run", "cic", 0)
-    finetune(tmp_path, "walker-run", "cic", 0, name="big", scale="paper")
-    _, computed, _ = built(tmp_path, ReportOptions(reps=50, paper=("cic",), budgets="together"))
-    assert len(computed.aggregates) == 3
 
 
 def test_reward_variants(tmp_path: Path) -> None:

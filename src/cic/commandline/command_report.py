@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cic.commandline.flags import POSITIONAL, flags_of
 from cic.commandline.parser import with_quoted_flags
-from cic.report.options import ReportOptions, ReportResult
+from cic.report.options import ReportOptions
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,7 @@ class ReportArguments:
 def run(given: ReportArguments) -> None:
     from cic.report import report
 
-    report(given.runs, given.out, given.options, on_report=_print_result)
-
-
-def _print_result(result: ReportResult) -> None:
+    result = report(given.runs, given.out, given.options)
     for finding in result.findings:
         print(finding)
     for notice in result.notices:

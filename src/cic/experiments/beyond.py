@@ -26,7 +26,7 @@ from cic.report import statistics
 from cic.report.figures import Plot
 from cic.report.skills import compare
 from cic.report.statistics import Bootstrap, Estimate, Matrix, normalised
-from cic.report.tables import Table, number, rows, words
+from cic.report.tables import Table, number, words
 from cic.training.skill_variance import BEHAVIOUR
 
 SKILLS, STARTS = by_scale(3, 24, 24), by_scale(2, 4, 4)
@@ -130,7 +130,7 @@ class Beyond(Experiment):
         )
         total = sum(int(matrix.counts.sum()) for matrix in places[ALL].values())
         summary = f"IQM over all tasks ({total} finetunings): {listed(parts)}." if total else "No run is done."
-        return Table(self.name, self.title, caption, header, rows(lines), records=records), summary
+        return Table(self.name, self.title, caption, header, lines, records=records), summary
 
 
 def _scores(found: ExperimentRuns, variant: str, domain: str) -> dict[str, list[float]]:

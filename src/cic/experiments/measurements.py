@@ -6,7 +6,6 @@ an interrupted command continues with the next run, and figures can be drawn wit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +45,6 @@ def save_picture(path: Path, picture: Any) -> None:
     from matplotlib.image import imsave
 
     imsave(path, picture)
-
-
-def save_film(path: Path, frames: Sequence[Any]) -> bool:
-    """Return whether the film was written: it needs the extra `video`."""
-    try:
-        import imageio
-    except ImportError:
-        return False
-    imageio.mimwrite(path, frames, fps=15, macro_block_size=1, quality=7)
-    return True
 
 
 def measured_file(folder: Path | None, name: Any, ending: str | tuple[str, ...]) -> Path | None:

@@ -46,7 +46,7 @@ class URLBExperiment(Experiment):
 def study(found: ExperimentRuns) -> Study:
     """Group the runs as the report does."""
     counted = warnings.without_duplicates(found.records, found.notices)
-    return groups.study(counted, False, (), found.notices)
+    return groups.study(counted, found.notices)
 
 
 def gaps(found: ExperimentRuns) -> str:

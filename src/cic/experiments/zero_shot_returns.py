@@ -18,7 +18,6 @@ from cic.report.figures import Plot
 from cic.report.figures.curve_plots import curve_panel
 from cic.report.learning_curves import curve
 from cic.report.tables import Table, count, words
-from cic.report.tables import rows as table_rows
 from cic.runs.contents import Series
 
 LAST = 0.75
@@ -83,7 +82,7 @@ def _table(found: ExperimentRuns, name: str, title: str, ends: Mapping[str, Sequ
         records += [{"variant": variant, "measure": "coverage", "value": value} for value in covered]
     caption = "Means ± standard errors over runs. Coverage: share of a grid of states that pre-training visited."
     header = ("Variant", "Zero-shot return, last quarter", "Coverage at the end")
-    return Table(name, title, caption, header, table_rows(lines), records=records)
+    return Table(name, title, caption, header, lines, records=records)
 
 
 def summary(found: ExperimentRuns, ends: Mapping[str, Sequence[float]], what: str) -> str:

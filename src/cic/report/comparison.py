@@ -18,14 +18,12 @@ from cic.report.options import CompareOptions
 from cic.report.score_tables import STATISTIC_TITLES
 from cic.report.scores import task_place
 from cic.report.statistics import Estimate, matrix, normalised, standard_error
-from cic.report.tables import interval, number
+from cic.report.tables import interval, many, number
 from cic.runs import records
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
-
-_SHORT = 11  # letters of both labels that fit into the headers at 80 columns
 
 
 def compare(
@@ -79,7 +77,7 @@ def _group(
     runs = [run for run in runs if math.isfinite(run.score)]
     if not runs:
         raise UserError(f"group {name} ({', '.join(map(str, paths))}) contains no finished finetuning run")
-    rows = groups.study(runs, options.mix, (), [], together=True).finetune
+    rows = groups.study(runs, [], options.mix).finetune
     if len(rows) == 1:
         return rows[0]
     labels = ", ".join(row.label for row in rows)
@@ -99,13 +97,10 @@ def _table(a: RunGroup, b: RunGroup, options: CompareOptions) -> Table:
     tasks = [task for task in sorted(ours, key=task_place) if task in theirs]
     if not tasks:
         raise UserError(f"the groups have no common task: A has {', '.join(ours)}, B has {', '.join(theirs)}")
-    short = a.label != b.label and len(a.label) + len(b.label) <= _SHORT
-    first, second = (escape(a.label), escape(b.label)) if short else ("A", "B")
-    names = "{} against {}" if short else "A: {}\nB: {}"
-    table = Table(title=names.format(escape(a.label), escape(b.label)), title_justify="left", caption_justify="left")
+    table = Table(title=f"A: {escape(a.label)}\nB: {escape(b.label)}", title_justify="left", caption_justify="left")
     table.box, table.pad_edge, table.padding = None, False, (0, 2, 0, 0)  # fits into 80 columns
     table.add_column("Task", overflow="fold")
-    for heading in (first, second, f"difference, {100 * options.confidence:g}%", f"P({first} > {second})"):
+    for heading in ("A", "B", f"difference, {100 * options.confidence:g}%", "P(A > B)"):
         table.add_column(heading, justify="right", no_wrap=True)  # a long task name may wrap, an interval must not
     counts = {len(side[task]) for side in (ours, theirs) for task in tasks}
     for task in tasks:
@@ -116,20 +111,29 @@ def _table(a: RunGroup, b: RunGroup, options: CompareOptions) -> Table:
         for row in _overall({t: ours[t] for t in known}, {t: theirs[t] for t in known}, options):
             table.add_row(*row)
     left = ", ".join(sorted({*ours, *theirs} - set(tasks), key=task_place))
-    runs = f"over {counts.pop()} run(s)" if len(counts) == 1 else "(runs)"
+    runs = f"over {many(min(counts), 'run')}" if len(counts) == 1 else "(runs)"
     table.caption = f"Mean ± standard error {runs}."
     table.caption += " Below: statistics of the normalised scores." if known else ""
     table.caption += f" Excluded because only one group has it: {escape(left)}." if left else ""
+    if counts == {1}:
+        table.caption += (
+            " Nothing can be concluded from one run per side: the difference may be due to chance. "
+            "Run at least five seeds of each."
+        )
     return table
 
 
 def _row(task: str, ours: list[float], theirs: list[float], counted: bool, options: CompareOptions) -> list[str]:
     digits = 0 if max(map(abs, (*ours, *theirs))) >= 10 else 2
     x, y = matrix({task: ours}), matrix({task: theirs})
-    change = statistics.difference(x, y, options.bootstrap)["mean"]
-    chance = statistics.improvement(x, y, options.bootstrap)
-    means = [_score(scores, digits) + (f" ({len(scores)})" if counted else "") for scores in (ours, theirs)]
-    return [*means, _signed(change, digits), interval(chance)]
+    change = statistics.difference(x, y, options)["mean"]
+    means = []
+    for scores in (ours, theirs):
+        error = standard_error(scores)
+        text = number(float(np.mean(scores)), digits)
+        text += f" ± {number(error, digits)}" if math.isfinite(error) else ""
+        means.append(text + (f" ({len(scores)})" if counted else ""))
+    return [*means, _signed(change, digits), interval(statistics.improvement(x, y, options))]
 
 
 def _overall(
@@ -137,17 +141,11 @@ def _overall(
 ) -> Iterator[list[str]]:
     """Return one row per statistic of the normalised scores, with the probability of improvement next to the mean."""
     x, y = (matrix({t: [normalised(t, s) for s in returns] for t, returns in side.items()}) for side in (ours, theirs))
-    changes = statistics.difference(x, y, options.bootstrap)
-    chance = statistics.improvement(x, y, options.bootstrap)
+    changes, chance = statistics.difference(x, y, options), statistics.improvement(x, y, options)
     values = zip(*(statistics.aggregates(side.values[None])[0] for side in (x, y)), strict=True)
     for (name, heading), (a, b) in zip(STATISTIC_TITLES.items(), values, strict=True):
         improvement = interval(chance) if name == "mean" else ""
         yield [heading[:-2], number(a), number(b), _signed(changes[name], 2), improvement]
-
-
-def _score(scores: list[float], digits: int) -> str:
-    spread = standard_error(scores)
-    return number(float(np.mean(scores)), digits) + (f" ± {number(spread, digits)}" if math.isfinite(spread) else "")
 
 
 def _signed(change: Estimate, digits: int) -> str:

@@ -10,10 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from cic.report import statistics
-from cic.report.groups import RunGroup
+from cic.report.groups import RunGroup, Study
 from cic.report.statistics import Band, Bootstrap, curve_matrix, normalised
+from cic.report.tables import csv_cell
 from cic.runs.contents import FloatArray, Series, metrics
 from cic.runs.records import RunRecord
+from cic.runs.study_tables import write_rows
 
 WANTED = (
     "eval/return",
@@ -53,6 +55,19 @@ def load(runs: Sequence[RunRecord], notices: list[str]) -> Metrics:
     return loaded
 
 
+def write_csv(study: Study, loaded: Metrics, folder: Path) -> Path:
+    """Write every curve that the figures show to curves.csv: method, task, seed, step, metric, value."""
+    rows = [
+        (csv_cell(group.label), csv_cell(run.task or run.domain), run.seed, f"{step:.8g}", metric, repr(float(value)))
+        for group in study.groups
+        for run in group.runs
+        for metric, series in loaded[run.path].items()
+        for step, value in zip(*series, strict=True)
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    return write_rows(folder / "curves.csv", ("method", "task", "seed", "step", "metric", "value"), rows)
+
+
 def curve(series: Sequence[Series]) -> Curve | None:
     """Return mean ± standard error over runs. Values between logged steps are interpolated, never extrapolated."""
     series = [one for one in series if len(one.steps)]
@@ -70,19 +85,20 @@ def curve(series: Sequence[Series]) -> Curve | None:
     return Curve(steps, mean, mean - error, mean + error, complete)
 
 
-def task_series(group: RunGroup, loaded: Metrics, key: str, task: str = "") -> list[Series]:
-    """Return one metric of each run of the group, or of its runs on one task."""
-    runs = [run for run in group.runs if not task or run.task == task]
-    return [loaded[run.path][key] for run in runs if key in loaded[run.path]]
+def metric_series(group: RunGroup, loaded: Metrics, key: str) -> list[Series]:
+    """Return one metric of each run of the group that has logged it."""
+    return [loaded[run.path][key] for run in group.runs if key in loaded[run.path]]
 
 
 def normalised_series(group: RunGroup, loaded: Metrics, tasks: Sequence[str]) -> list[Series]:
     """Return evaluation curves as fractions of the expert's return."""
-    found = []
-    for task in tasks:
-        for series in task_series(group, loaded, "eval/return", task):
-            found.append(Series(series.steps, series.values * normalised(task, 1.0)))
-    return found
+    runs = [(run, loaded[run.path]["eval/return"]) for run in group.runs if "eval/return" in loaded[run.path]]
+    return [
+        Series(series.steps, series.values * normalised(task, 1.0))
+        for task in tasks
+        for run, series in runs
+        if run.task == task
+    ]
 
 
 def efficiency(

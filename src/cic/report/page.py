@@ -51,7 +51,6 @@ def write_page(
     *,
     findings: Sequence[str] = (),
     notices: Sequence[str] = (),
-    refresh: float | None = None,
     title: str = "Skill discovery: report",
     footer: str = FOOTER,
 ) -> None:
@@ -63,7 +62,6 @@ def write_page(
         legend_images=[_svg_uri(key(style)) for style in styles],
         findings=findings,
         notices=notices,
-        refresh=max(1, round(refresh)) if refresh else None,
         title=title,
         footer=footer,
         version=__version__,

@@ -14,9 +14,10 @@ from cic.core.errors import unknown
 from cic.core.paper_scores import TITLES, experts
 from cic.report import statistics
 from cic.report.figures.style import COLOURS, Style, place, styles
-from cic.report.groups import RunGroup, Study
+from cic.report.groups import Study
 from cic.report.options import ReportOptions
 from cic.report.statistics import Estimate, Matrix, matrix, normalised
+from cic.report.tables import many
 
 FEW_RUNS = 5
 
@@ -40,7 +41,6 @@ class Scores:
     rows: list[MethodScores] = field(default_factory=list)
     tasks: tuple[str, ...] = ()
     """The tasks of the aggregate statistics."""
-    coverage: str = ""
     aggregates: dict[str, dict[str, Estimate]] = field(default_factory=dict)
 
     @property
@@ -61,36 +61,33 @@ def paper_rows(names: Sequence[str]) -> tuple[list[str], bool]:
     return [name for name in known if name in names or "all" in names], "variants" in names
 
 
-def compute(study: Study, options: ReportOptions, notices: list[str]) -> Scores:
-    """Compute normalised scores, the tasks that they cover and the aggregate statistics."""
-    own = [row for group in study.finetune if (row := _own_row(group, study.styles[group.label])).matrix.tasks]
-    without_expert = sorted({task for group in study.finetune for task in group.scores()} - set(experts()))
-    if without_expert:
-        notices.append(
-            f"no expert score is known for {', '.join(without_expert)}: shown raw, excluded from the aggregate "
-            "statistics"
-        )
-    covered = sorted({task for row in own for task in row.matrix.tasks} or experts(), key=task_place)
-    rows = [*own, *(_paper_row(method, covered) for method in paper_rows(options.paper)[0])]
-    result = Scores(sorted(rows, key=lambda row: place(row.method)))
-    if result.rows:
-        _select_tasks(result, options.tasks, notices)
-        result.coverage = _coverage(result)
-        result.aggregates = {row.label: _aggregate(row, options) for row in result.rows}
-    return result
-
-
 def task_place(task: str) -> tuple[int, str]:
     """Sort key: tasks in the paper's order, then other tasks by name."""
     known = list(experts())
     return (known.index(task) if task in experts() else len(known), task)
 
 
-def _own_row(group: RunGroup, style: Style) -> MethodScores:
-    scores = group.scores()
-    tasks = [task for task in sorted(scores, key=task_place) if task in experts()]
-    cells = {task: [normalised(task, score) for score in scores[task]] for task in tasks}
-    return MethodScores(group.label, group.method, matrix(cells), style)
+def compute(study: Study, options: ReportOptions, notices: list[str]) -> Scores:
+    """Compute normalised scores, the tasks that they cover and the aggregate statistics."""
+    rows = []
+    for group in study.main:
+        scores = group.scores()
+        known = [task for task in sorted(scores, key=task_place) if task in experts()]
+        cells = {task: [normalised(task, score) for score in scores[task]] for task in known}
+        if cells:
+            rows.append(MethodScores(group.label, group.method, matrix(cells), study.styles[group.label]))
+    without_expert = sorted({task for group in study.main for task in group.scores()} - set(experts()))
+    if without_expert:
+        notices.append(
+            f"no expert score is known for {', '.join(without_expert)}: shown raw, excluded from the aggregate "
+            "statistics"
+        )
+    covered = sorted({task for row in rows for task in row.matrix.tasks} or experts(), key=task_place)
+    rows += [_paper_row(method, covered) for method in paper_rows(options.paper)[0]]
+    if not rows:
+        return Scores()
+    rows, tasks = _common_tasks(sorted(rows, key=lambda row: place(row.method)), notices)
+    return Scores(rows, tasks, {row.label: _aggregate(row, options) for row in rows})
 
 
 def _paper_row(method: str, tasks: Sequence[str]) -> MethodScores:
@@ -105,52 +102,44 @@ def _aggregate(row: MethodScores, options: ReportOptions) -> dict[str, Estimate]
     published = paper_scores.statistics()
     if row.published and row.method in published and len(row.matrix.tasks) == len(experts()):
         return {name: Estimate(value) for name, value in published[row.method].items()}
-    return statistics.aggregate(row.matrix, options.bootstrap)
+    return statistics.aggregate(row.matrix, options)
 
 
-def _select_tasks(result: Scores, rule: str, notices: list[str]) -> None:
-    """Restrict every row to the common tasks, or report that rows cover different tasks."""
-    every = sorted({task for row in result.rows for task in row.matrix.tasks}, key=task_place)
-    common = [task for task in every if all(task in row.matrix.tasks for row in result.rows)]
-    if rule == "common" and common:
-        for task in [task for task in every if task not in common]:
-            missing = ", ".join(row.label for row in result.rows if task not in row.matrix.tasks)
-            notices.append(
-                f"{task} is excluded from the aggregate statistics: no finished run of {missing} (`tasks=each` "
-                "includes it)"
-            )
-        result.rows = [replace(row, matrix=row.matrix.only(common)) for row in result.rows]
-        result.tasks = tuple(common)
-        return
-    if len(common) < len(every):
-        reason = "because of `tasks=each`" if rule == "each" else "because no task is common to all"
-        notices.append(f"the aggregate statistics of each row cover its own tasks, {reason}: rows are not comparable")
-    result.tasks = tuple(every)
+def _common_tasks(rows: list[MethodScores], notices: list[str]) -> tuple[list[MethodScores], tuple[str, ...]]:
+    """Restrict every row to the tasks that all have, if there are any."""
+    every = sorted({task for row in rows for task in row.matrix.tasks}, key=task_place)
+    common = [task for task in every if all(task in row.matrix.tasks for row in rows)]
+    if not common:
+        notices.append("no task is common to all rows: the statistics of each cover its own tasks and do not compare")
+        return rows, tuple(every)
+    for task in every:
+        if missing := ", ".join(row.label for row in rows if task not in row.matrix.tasks):
+            notices.append(f"{task} is excluded from the aggregate statistics: no finished run of {missing}")
+    return [replace(row, matrix=row.matrix.only(common)) for row in rows], tuple(common)
 
 
-def _coverage(result: Scores) -> str:
+def coverage(scores: Scores) -> str:
     """List the tasks and the number of runs: one sentence for complete rows, one for each row with missing runs."""
     sentences, full = [], set()
-    for row in result.own:
+    for row in scores.own:
         counts = dict(zip(row.matrix.tasks, row.matrix.counts.tolist(), strict=True))
         most = max(counts.values())
-        fewer = [f"{task} ({counts.get(task, 0)})" for task in result.tasks if counts.get(task, 0) < most]
+        fewer = [f"{task} ({counts.get(task, 0)})" for task in scores.tasks if counts.get(task, 0) < most]
         if fewer:
-            sentences.append(f"{row.label}: {most} run(s) per task, fewer for {', '.join(fewer)}.")
+            sentences.append(f"{row.label}: {many(most, 'run')} per task, fewer for {', '.join(fewer)}.")
         else:
             full.add(most)
     if full:
-        runs = f"{min(full)} to {max(full)}" if len(full) > 1 else str(*full)
-        sentences.insert(0, f"{'The other' if sentences else 'All'} rows have {runs} run(s) in every task.")
-    single = [row.label for row in result.own if row.matrix.counts.min() == 1 < row.matrix.counts.max()]
-    if single:
-        sentences.append(f"The intervals of {', '.join(single)} ignore the spread of tasks with a single run.")
-    if any(row.matrix.counts.max() > 1 and row.matrix.counts.min() < FEW_RUNS for row in result.own):
+        runs = f"{min(full)} to {max(full)} runs" if len(full) > 1 else many(min(full), "run")
+        sentences.insert(0, f"{'The other' if sentences else 'All'} rows have {runs} in every task.")
+    if any(row.matrix.counts.max() > 1 and row.matrix.counts.min() < FEW_RUNS for row in scores.own):
         sentences.append(
             f"Intervals from fewer than {FEW_RUNS} runs per task are too narrow: with three runs, a 95% interval "
             "contains the true value in about 80% of experiments."
         )
-    return " ".join([f"Over {len(result.tasks)} task(s): {', '.join(result.tasks)}.", *sentences])
+    if any(row.matrix.counts.max() > 1 == row.matrix.counts.min() for row in scores.own):
+        sentences.append("Tasks with a single run add no spread.")
+    return " ".join([f"Over {many(len(scores.tasks), 'task')}: {', '.join(scores.tasks)}.", *sentences])
 
 
 def improvements(
@@ -160,8 +149,5 @@ def improvements(
     reference = next((row for row in scores.own if row.method == options.reference), scores.own[0])
     if reference.method != options.reference and options.reference != ReportOptions.reference:
         notices.append(f"no finished runs of {options.reference}: {reference.label} is the reference instead")
-    found = []
-    for row in scores.own:
-        if row is not reference and set(row.matrix.tasks) & set(reference.matrix.tasks):
-            found.append((row, statistics.improvement(reference.matrix, row.matrix, options.bootstrap)))
-    return reference, found
+    others = [row for row in scores.own if row is not reference and {*row.matrix.tasks} & {*reference.matrix.tasks}]
+    return reference, [(row, statistics.improvement(reference.matrix, row.matrix, options)) for row in others]

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
-from cic.report import figures, score_tables, scores, tables
+from cic.report import figures, learning_curves, score_tables, scores, tables
 from cic.report.figures import Plot, curve_plots, score_plots
 from cic.report.groups import RunGroup, Study
 from cic.report.learning_curves import Metrics
 from cic.report.options import ReportOptions
 from cic.report.page import Medium, data_uri, figure_html, render, table_html
 from cic.report.scores import Scores
-from cic.report.tables import Table, count, number, rows
+from cic.report.tables import Table, count, number
 from cic.runs.contents import PICTURES, pictures, selection
 from cic.runs.records import RunRecord, flatten
 from cic.runs.untrusted import read_regular
@@ -26,19 +26,9 @@ from cic.runs.untrusted import read_regular
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-HEADINGS = {
-    "aggregate": "Aggregate statistics",
-    "scores": "Raw scores",
-    "curves": "Learning curves",
-    "profile": "Performance profile",
-    "improvement": "Probability of improvement",
-    "pretraining": "Pre-training",
-    "selection": "Skill selection",
-    "others": "Other budgets",
-    "media": "Pictures and films",
-    "runs": "Runs",
-}
 _DIFFER_BY_DESIGN = {"seed", "task", "domain", "objective", "pretrained", "pretrain_seed", "pretrain_problems"}
+_MEDIA_BYTES = 20_000_000
+"""Maximum size of the pictures and films in the page."""
 _CAPTIONS = {
     "skills.png": "trajectory of each skill",
     "starts.png": "the same skill from several initial states",
@@ -61,6 +51,8 @@ class Builder:
     scores: Scores
     loaded: Metrics
     notices: list[str]
+    missing: list[dict[str, Any]]
+    """Planned runs of sweeps that have no run folder."""
     parts: dict[str, list[Markup]] = field(default_factory=dict)
     figures: list[Path] = field(default_factory=list)
     tables: list[Path] = field(default_factory=list)
@@ -68,7 +60,7 @@ class Builder:
     def plot(self, section: str, plot: Plot | None) -> None:
         if plot is not None:
             self.figures += figures.save(plot, self.out / "figures", self.options.figures)
-            self.html(section, figure_html(plot, list(self.study.styles), HEADINGS[section]))
+            self.html(section, figure_html(plot, list(self.study.styles), SECTIONS[section][0]))
 
     def table(self, section: str, table: Table) -> None:
         if table.rows:
@@ -110,6 +102,7 @@ def _curves(builder: Builder) -> None:
     plot = curve_plots.sample_efficiency(builder.study, builder.loaded, builder.scores, builder.options)
     builder.plot("curves", plot)
     builder.plot("curves", curve_plots.finetuning(builder.study, builder.loaded))
+    builder.tables.append(learning_curves.write_csv(builder.study, builder.loaded, builder.out / "tables"))
 
 
 def _profile(builder: Builder) -> None:
@@ -132,28 +125,13 @@ def _pretraining(builder: Builder) -> None:
 
 def _selection(builder: Builder) -> None:
     found = []
-    for group in builder.study.tuned:
+    for group in builder.study.finetune:
         for run in group.runs:
             trials, problem = selection(run)
             builder.notices += [problem] if problem else []
             if trials is not None:
                 found.append((group, run.task, trials))
     builder.plot("selection", score_plots.selection(builder.study, found))
-
-
-def _others(builder: Builder) -> None:
-    """Add the tables of each other budget, without rows of the paper."""
-    options = replace(builder.options, paper=())
-    for index, (budget, groups) in enumerate(builder.study.others.items(), 1):
-        part = Study(groups, styles=builder.study.styles, budget=budget)
-        computed = scores.compute(part, options, [])
-        heading = ", ".join(budget.describe())
-        builder.html("others", render("heading.html", text=heading[:1].upper() + heading[1:]))
-        found = [score_tables.aggregate_table(computed, options)] if computed.rows else []
-        for table in (*found, score_tables.raw_table(part, options)):
-            name, title = f"{table.name}_budget_{index}", f"{table.title}, {heading}"
-            caption = f"{table.caption} Budget: {heading}."
-            builder.table("others", replace(table, name=name, title=title, caption=caption))
 
 
 # ---- appendix --------------------------------------------------------------------------------------------------------
@@ -163,12 +141,12 @@ def _media(builder: Builder) -> None:
     """Embed pictures and films up to the size limit, starting with the first run of every group."""
     queues = [[(group, run, path) for run in group.runs for path in pictures(run)] for group in builder.study.groups]
     waiting = [item for turn in zip_longest(*queues) for item in turn if item is not None]
-    items, room = [], builder.options.media * 1e6
+    items, room = [], _MEDIA_BYTES
     for group, run, path in waiting:
         try:
             if path.stat().st_size > room:
                 continue
-            data = read_regular(path, int(room))
+            data = read_regular(path, room)
         except OSError as error:
             builder.notices.append(f"{run.name}: {path.name} cannot be read ({error.strerror})")
             continue
@@ -176,7 +154,7 @@ def _media(builder: Builder) -> None:
         room -= len(data)
     if len(items) < len(waiting):
         builder.notices.append(
-            f"{len(waiting) - len(items)} of {len(waiting)} pictures and films do not fit in the page (see `media`)"
+            f"{len(waiting) - len(items)} of {len(waiting)} pictures and films do not fit in the page"
         )
     if items:
         builder.html("media", render("media.html", items=items, loop_films=False))
@@ -189,7 +167,7 @@ def _medium(group: RunGroup, run: RunRecord, path: Path, data: bytes) -> Medium:
 
 
 def _runs(builder: Builder) -> None:
-    builder.table("runs", _runs_table(builder.study))
+    builder.table("runs", _runs_table(builder))
     builder.table("runs", _differences_table(builder.study))
     configs = [
         (run.name, json.dumps(_provenance(run) | run.config, indent=1, ensure_ascii=False))
@@ -200,9 +178,10 @@ def _runs(builder: Builder) -> None:
         builder.html("runs", render("run_configs.html", configs=configs))
 
 
-def _runs_table(study: Study) -> Table:
+def _runs_table(builder: Builder) -> Table:
+    """List the runs, and the planned runs of a sweep that failed early or were not started."""
     lines, records = [], []
-    for group in study.groups:
+    for group in builder.study.groups:
         for run in group.runs:
             task = run.task or run.domain
             state = f"{run.state}: {shorten(run.message, 80)}" if run.message else run.state
@@ -213,29 +192,39 @@ def _runs_table(study: Study) -> Table:
                 {"run": run.name, "kind": run.kind, "method": group.label, "task": task, "seed": run.seed}
                 | {"scale": run.scale, "state": run.state, "step": run.step, "steps": run.steps, "return": run.score}
             )
+    for planned in builder.missing:
+        run, kind, method, task, seed, state, message = planned.values()
+        lines.append([run, kind, method, task, str(seed), shorten(f"{state}: {message}".rstrip(": "), 80), "–", "–"])
+        fields = dict.fromkeys(["scale", "step", "steps", "return"], "")
+        records.append({key: value for key, value in planned.items() if key != "message"} | fields)
     header = ("Run", "Kind", "Method", "Task", "Seed", "State", "Steps", "Return")
-    return Table("runs", "Runs", "All runs of this report.", header, rows(lines), words=True, records=records)
+    return Table("runs", "Runs", "All runs of this report.", header, lines, words=True, records=records)
 
 
 def _differences_table(study: Study) -> Table:
     """List each config key that has several values, with the groups that use each value."""
-    values: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
-    for group in study.groups:
-        for run in group.runs:
-            for key, value in flatten(run.config).items():
-                if key not in _DIFFER_BY_DESIGN:
-                    values[f"{run.kind}: {key}"][json.dumps(value)][group.label] += 1
-    lines, records = [], []
-    for key, found in sorted(values.items()):
-        if len(found) < 2:
-            continue
-        for index, (value, labels) in enumerate(sorted(found.items())):
-            methods = ", ".join(f"{label} ({runs})" for label, runs in labels.items())
-            lines.append([key if index == 0 else "", value, methods])
-            records += [{"key": key, "value": value, "method": label, "runs": runs} for label, runs in labels.items()]
+    from pandas import DataFrame
+
+    values = DataFrame(
+        [
+            (f"{run.kind}: {key}", json.dumps(value), group.label)
+            for group in study.groups
+            for run in group.runs
+            for key, value in flatten(run.config).items()
+            if key not in _DIFFER_BY_DESIGN
+        ],
+        columns=["key", "value", "method"],
+    )
+    several = values[values.groupby("key").value.transform("nunique") > 1]
+    counts = several.groupby(["key", "value", "method"], sort=False).size().reset_index(name="runs")
+    counts, lines, above = counts.sort_values(["key", "value"], kind="stable"), [], ""
+    for (key, value), part in counts.groupby(["key", "value"]):
+        methods = ", ".join(f"{row.method} ({row.runs})" for row in part.itertuples())
+        lines.append([key if key != above else "", value, methods])
+        above = key
     caption = "Config keys with more than one value, and the number of runs of each method with that value."
-    header = ("Key", "Value", "Methods (runs)")
-    return Table("config_differences", "Differences between configs", caption, header, rows(lines), 2, True, records)
+    header, records = ("Key", "Value", "Methods (runs)"), counts.to_dict("records")
+    return Table("config_differences", "Differences between configs", caption, header, lines, 2, True, records)
 
 
 def _provenance(run: RunRecord) -> dict[str, Any]:
@@ -244,15 +233,15 @@ def _provenance(run: RunRecord) -> dict[str, Any]:
     return {key: value for key, value in (("command", run.command), ("versions", versions)) if value}
 
 
-SECTIONS: dict[str, Callable[[Builder], None]] = {
-    "aggregate": _aggregate,
-    "scores": _scores,
-    "curves": _curves,
-    "profile": _profile,
-    "improvement": _improvement,
-    "pretraining": _pretraining,
-    "selection": _selection,
-    "others": _others,
-    "media": _media,
-    "runs": _runs,
+SECTIONS: dict[str, tuple[str, Callable[[Builder], None]]] = {
+    "aggregate": ("Aggregate statistics", _aggregate),
+    "scores": ("Raw scores", _scores),
+    "curves": ("Learning curves", _curves),
+    "profile": ("Performance profile", _profile),
+    "improvement": ("Probability of improvement", _improvement),
+    "pretraining": ("Pre-training", _pretraining),
+    "selection": ("Skill selection", _selection),
+    "media": ("Pictures and films", _media),
+    "runs": ("Runs", _runs),
 }
+"""The heading of each section and the function that adds its parts, in the order of the page."""

@@ -29,10 +29,10 @@ _LATEX = {
 } | {letter: f"\\{letter}" for letter in "&%$#_{}"}
 
 
-@dataclass(frozen=True)
-class Cell:
-    text: str
-    best: bool = False
+class Best(str):
+    """The text of a cell that is shown in bold."""
+
+    best = True
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,13 @@ class Table:
     title: str
     caption: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: Sequence[Sequence[str]]
     heads: int = 1
     """Number of leading columns that identify the row."""
     words: bool = False
     """Whether cells are text: left-aligned, with a wrapped last column."""
     records: Sequence[Mapping[str, Any]] = field(default=())
     """The same content as data, one dict per number; written as CSV."""
-
-
-def rows(lines: Sequence[Sequence[str | Cell]]) -> tuple[tuple[Cell, ...], ...]:
-    return tuple(tuple(value if isinstance(value, Cell) else Cell(value) for value in line) for line in lines)
 
 
 def write(table: Table, folder: Path) -> list[Path]:
@@ -74,7 +70,7 @@ def to_csv(table: Table) -> str:
     writer = csv.DictWriter(buffer, list(table.records[0]), lineterminator="\n")
     writer.writeheader()
     for record in table.records:
-        writer.writerow({key: _csv_cell(value) for key, value in record.items()})
+        writer.writerow({key: csv_cell(value) for key, value in record.items()})
     return buffer.getvalue()
 
 
@@ -83,7 +79,10 @@ def to_markdown(table: Table) -> str:
         return "| " + " | ".join(texts) + " |"
 
     align = ["---" if index < table.heads else "---:" for index in range(len(table.columns))]
-    body = [line([f"**{markdown(c.text)}**" if c.best else markdown(c.text) for c in row]) for row in table.rows]
+    body = [
+        line([f"**{markdown(cell)}**" if isinstance(cell, Best) else markdown(cell) for cell in row])
+        for row in table.rows
+    ]
     head = line([markdown(column) for column in table.columns])
     return "\n".join([head, line(align), *body, "", markdown(table.caption), ""])
 
@@ -101,9 +100,9 @@ def to_latex(table: Table) -> str:
         r"\midrule",
     ]
     for index, row in enumerate(table.rows):
-        if index and table.heads > 1 and row[0].text:
+        if index and table.heads > 1 and row[0]:
             lines.append(r"\midrule")
-        lines.append(" & ".join(rf"\textbf{{{latex(c.text)}}}" if c.best else latex(c.text) for c in row) + r" \\")
+        lines.append(" & ".join(rf"\textbf{{{latex(c)}}}" if isinstance(c, Best) else latex(c) for c in row) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}}", rf"\caption{{{latex(table.caption)}}}", rf"\label{{tab:{table.name}}}"]
     return "\n".join([*lines, r"\end{table}", ""])
 
@@ -118,7 +117,7 @@ def latex(text: str) -> str:
     return "".join(_LATEX.get(letter, letter) for letter in text)
 
 
-def _csv_cell(value: Any) -> Any:
+def csv_cell(value: Any) -> Any:
     """Put text on one line; an apostrophe keeps a spreadsheet from reading it as a formula."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return ""
@@ -142,6 +141,12 @@ def interval(estimate: tuple[float, float, float], digits: int = 2) -> str:
     """Format an estimate as "0.50 [0.45, 0.55]"; without the interval where there is none."""
     value, low, high = (number(part, digits) for part in estimate)
     return f"{value} [{low}, {high}]" if math.isfinite(estimate[1]) else value
+
+
+def plus_minus(mean: float, error: float) -> str:
+    """Format "312 ± 20"; a single run has no error."""
+    digits = 0 if abs(mean) >= 10 else 2
+    return number(mean, digits) + (f" ± {number(error, digits)}" if math.isfinite(error) else "")
 
 
 def count(number: float) -> str:

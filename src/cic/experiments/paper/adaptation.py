@@ -22,7 +22,7 @@ from cic.experiments.experiment_runs import ExperimentRuns
 from cic.experiments.panels import dots_panel, listed, mean_text, styles
 from cic.report.figures import Plot
 from cic.report.figures.curve_plots import task_title
-from cic.report.tables import Table, rows
+from cic.report.tables import Table
 
 SEARCHES = {"grid": "grid sweep", "random": "random", "cem": "CEM", "cma": "CMA-ES", "fixed": "fixed"}
 BEFORE = "pre-training"
@@ -73,7 +73,7 @@ class Adaptation(Experiment):
             self.title,
             "Return of the chosen skill, mean ± standard error over seeds.",
             ("Task", *searches),
-            rows([*lines, ["all", *(mean_text(every[search]) for search in searches)]]),
+            [*lines, ["all", *(mean_text(every[search]) for search in searches)]],
             records=data,
         )
         caption = (

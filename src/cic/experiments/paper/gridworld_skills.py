@@ -21,7 +21,7 @@ from cic.experiments.experiment import Experiment, ExperimentResult, ExperimentS
 from cic.experiments.experiment_runs import ExperimentRun, ExperimentRuns
 from cic.experiments.panels import dots_panel, mean_text, styles
 from cic.report.figures import Panel, Plot
-from cic.report.tables import Table, rows
+from cic.report.tables import Table
 from cic.runs.folder import Run
 from cic.training.loading import open_env
 
@@ -127,7 +127,7 @@ class GridworldSkills(Experiment):
             self.title,
             "Means ± standard errors over seeds.",
             ("Skills", *columns.values()),
-            rows(lines),
+            lines,
             records=data,
         )
         parts = "; ".join(

@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 
 from cic.api import load
+from cic.core.errors import UserError
 from cic.experiments.experiment import Experiment, ExperimentResult, ExperimentSetup, PlannedRun, by_scale, pretrain
 from cic.experiments.experiment_runs import ExperimentRuns
-from cic.experiments.measurements import FOLDER, measured_file, read_picture, save_film, save_picture
+from cic.experiments.measurements import FOLDER, measured_file, read_picture, save_picture
 from cic.experiments.panels import listed, picture_panel
-from cic.experiments.rollouts import FRAMES, render, roll_out, side_by_side, skills_of
+from cic.experiments.rollouts import FRAMES, Picture, play, render, side_by_side, skills_of
 from cic.report.figures import Plot
-from cic.report.tables import Table, rows, words
+from cic.report.pictures import recording
+from cic.report.tables import Table, words
 
 SKILLS, STARTS, STEPS = by_scale(3, 32, 64), by_scale(1, 2, 3), by_scale(50, 1_000, 1_000)
 FILM = by_scale(40, 400, 400)
@@ -24,10 +26,10 @@ def measure_best_skills(run: Path, scale: str) -> dict[str, Any]:
     """Find the best of many random skills on each task without finetuning, with pictures of it."""
     agent = load(run)
     skills, starts = skills_of(agent, SKILLS[scale]), STARTS[scale]
-    seen = roll_out(run, np.repeat(skills, starts, axis=0), STEPS[scale], [s for _ in skills for s in range(starts)])
+    seen = play(run, np.repeat(skills, starts, axis=0), STEPS[scale], [s for _ in skills for s in range(starts)])
     found = {}
-    for task, total in seen.returns.items():
-        means = total.reshape(len(skills), starts).mean(axis=1)
+    for task in [name for name in seen.returns if name != "reward"]:
+        means = seen.returns[task].reshape(len(skills), starts).mean(axis=1)
         best = int(means.argmax())
         frames = render(run, skills[best], FILM[scale], max(1, FILM[scale] // (4 * FRAMES)))
         entry = {"skill": skills[best].tolist(), "return": float(means[best]), "typical": float(means.mean())}
@@ -35,9 +37,19 @@ def measure_best_skills(run: Path, scale: str) -> dict[str, Any]:
             found[task] = entry | {"strip": frames, "film": None}
             continue
         save_picture(run / FOLDER / f"skills-{task}.png", side_by_side(frames[::4][:FRAMES]))
-        filmed = save_film(run / FOLDER / f"skills-{task}.mp4", frames)
-        found[task] = entry | {"strip": f"skills-{task}.png", "film": f"skills-{task}.mp4" if filmed else None}
+        found[task] = entry | {
+            "strip": f"skills-{task}.png",
+            "film": _film(run / FOLDER / f"skills-{task}.mp4", frames),
+        }
     return {"tasks": found}
+
+
+def _film(path: Path, frames: list[Picture]) -> str | None:
+    """Return the name of the film; None without the extra `video`."""
+    try:
+        return recording.write_film(frames, recording.FRAME_RATE, path).name
+    except UserError:
+        return None
 
 
 class QualitativeSkills(Experiment):
@@ -87,8 +99,6 @@ class QualitativeSkills(Experiment):
         )
         parts = listed([f"{task} {best} (a random skill {mean})" for task, best, mean in lines])
         header = ("Task", "Best skill", "Mean of the skills")
-        table = Table(
-            "skills", self.title, "Return over an episode without finetuning.", header, rows(lines), records=data
-        )
+        table = Table("skills", self.title, "Return over an episode without finetuning.", header, lines, records=data)
         summary = f"Return of the best random skill without finetuning: {parts}." if parts else "No run is done."
         return ExperimentResult((plot,), summary, (table,), data, tuple(films))

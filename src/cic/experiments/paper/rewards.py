@@ -21,7 +21,7 @@ from cic.experiments.experiment_runs import ExperimentRuns
 from cic.experiments.panels import PAPER, PAPER_STYLE, dots_panel, listed, mean_text, styles
 from cic.report.figures import Plot
 from cic.report.statistics import normalised
-from cic.report.tables import Table, number, rows, words
+from cic.report.tables import Table, number, words
 
 
 class Rewards(Experiment):
@@ -105,7 +105,7 @@ class Rewards(Experiment):
                 ]
         caption = "Normalised score of CIC by intrinsic reward, beside the paper's."
         header = ("Domain", *(words(variant) for variant in self.variants))
-        return Table("rewards", self.title, caption, header, rows(lines), records=records)
+        return Table("rewards", self.title, caption, header, lines, records=records)
 
 
 def _mean(values: list[float]) -> float:

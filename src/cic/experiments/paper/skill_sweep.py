@@ -19,7 +19,7 @@ from cic.experiments.experiment import (
 )
 from cic.experiments.experiment_runs import ExperimentRuns
 from cic.experiments.panels import mean_text, styles
-from cic.experiments.rollouts import roll_out
+from cic.experiments.rollouts import play
 from cic.report.figures import Panel, Plot
 from cic.report.learning_curves import curve
 from cic.report.tables import many, words
@@ -36,8 +36,10 @@ def measure_sweep(run: Path, scale: str) -> dict[str, Any]:
     values, starts = np.linspace(0, 1, VALUES[scale]), STARTS[scale]
     dim = load(run).objective.skills.dim
     skills = np.repeat(np.tile(values[:, None], dim), starts, axis=0).astype(np.float32)
-    seen = roll_out(run, skills, STEPS[scale], [start for _ in values for start in range(starts)])
-    returns = {task: total.reshape(len(values), starts).tolist() for task, total in seen.returns.items()}
+    seen = play(run, skills, STEPS[scale], [start for _ in values for start in range(starts)])
+    returns = {
+        task: total.reshape(len(values), starts).tolist() for task, total in seen.returns.items() if task != "reward"
+    }
     return {"values": values.tolist(), "returns": returns}
 
 

@@ -14,9 +14,9 @@ from cic.experiments.experiment import Experiment, ExperimentResult, ExperimentS
 from cic.experiments.experiment_runs import ExperimentRun, ExperimentRuns
 from cic.experiments.measurements import FOLDER, read_picture, save_picture
 from cic.experiments.panels import dots_panel, mean_text, picture_panel, styles
-from cic.experiments.rollouts import filmstrip, roll_out, skills_of
+from cic.experiments.rollouts import FRAMES, play, render, side_by_side, skills_of
 from cic.report.figures import Panel, Plot
-from cic.report.tables import Table, rows, words
+from cic.report.tables import Table, words
 from cic.runs.folder import Run
 
 MOTIONS = {"pose": "Change of pose (rad/s)", "speed": "Way of the body (m/s)"}
@@ -46,7 +46,8 @@ def measure_motion(run: Path, scale: str) -> dict[str, Any]:
     """Measure per skill, after the first second, the distance of the body along the ground and the change of pose."""
     agent, body = load(run), BODIES[Run(run).config["domain"]]
     skills, steps = skills_of(agent, SKILLS[scale]), round(SECONDS[scale] / body.seconds)
-    seen = roll_out(run, skills, steps, [0] * len(skills)).physics[round(1 / body.seconds) :, :, : body.positions]
+    physics = np.stack(play(run, skills, steps, [0] * len(skills)).physics, axis=1)  # (time, skill, state)
+    seen = physics[round(1 / body.seconds) :, :, : body.positions]
     time = (len(seen) - 1) * body.seconds
     way = np.linalg.norm(np.diff(seen[..., body.ground], axis=0), axis=2).sum(axis=0) / time
     pose = np.delete(seen, body.ground, axis=2) if len(body.ground) < body.positions else seen
@@ -57,11 +58,11 @@ def measure_motion(run: Path, scale: str) -> dict[str, Any]:
 
 def _strip(run: Path, skill: Any, index: int, steps: int) -> str:
     """Return the name of a picture in the run's folder, or the reason why there is none."""
-    picture = filmstrip(run, skill, steps)
-    if isinstance(picture, str):
-        return picture
+    frames = render(run, skill, steps, max(1, steps // FRAMES))
+    if isinstance(frames, str):
+        return frames
     name = f"static-{index}.png"
-    save_picture(run / FOLDER / name, picture)
+    save_picture(run / FOLDER / name, side_by_side(frames[:FRAMES]))
     return name
 
 
@@ -105,7 +106,7 @@ class Static(Experiment):
         pictures = Plot(f"{self.name}_strips", "Filmstrips", film, strips, {}, 1, (6.8, 1.05), (7.0, 1.0))
         table_caption = "Means over skills ± standard errors over seeds."
         header = ("Domain", "Motion", *found.variants)
-        table = Table(self.name, self.title, table_caption, header, rows(lines), heads=2, records=data)
+        table = Table(self.name, self.title, table_caption, header, lines, heads=2, records=data)
         summary = f"After the first second: {'; '.join(parts)}."
         return ExperimentResult((numbers, pictures) if strips else (numbers,), summary, (table,), data)
 

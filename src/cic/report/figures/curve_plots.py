@@ -12,7 +12,7 @@ from cic.core.paper_scores import experts
 from cic.report.figures.plot import Panel, Plot
 from cic.report.figures.style import Style
 from cic.report.groups import RunGroup, Study
-from cic.report.learning_curves import Curve, Metrics, curve, efficiency, normalised_series, task_series
+from cic.report.learning_curves import Curve, Metrics, curve, efficiency, metric_series, normalised_series
 from cic.report.options import ReportOptions
 from cic.report.scores import Scores, task_place
 from cic.report.statistics import Band
@@ -30,8 +30,8 @@ def sample_efficiency(study: Study, loaded: Metrics, scores: Scores, options: Re
     """Return normalised score against finetuning steps, over all tasks and by domain."""
     overall = [
         (group, found)
-        for group in study.finetune
-        if (found := efficiency(group, loaded, scores.tasks, options.bootstrap)) is not None
+        for group in study.main
+        if (found := efficiency(group, loaded, scores.tasks, options)) is not None
     ]
     if not overall:
         return None
@@ -44,7 +44,7 @@ def sample_efficiency(study: Study, loaded: Metrics, scores: Scores, options: Re
     panels = [Panel("All tasks (IQM)", draw, "IQM of the normalised score against finetuning steps.")]
     for domain in dict.fromkeys(split_task(task)[0] for task in scores.tasks):
         tasks = [task for task in scores.tasks if split_task(task)[0] == domain]
-        lines = _lines(study, [(group, normalised_series(group, loaded, tasks)) for group in study.finetune])
+        lines = _lines(study, [(group, normalised_series(group, loaded, tasks)) for group in study.main])
         panels.append(curve_panel(f"{words(domain)} (mean)", lines, "Finetuning steps", "Normalised score"))
     caption = "Normalised score while finetuning: IQM with bootstrap intervals, and mean ± standard error by domain."
     legend = {group.label: study.styles[group.label] for group, _ in overall}
@@ -53,37 +53,28 @@ def sample_efficiency(study: Study, loaded: Metrics, scores: Scores, options: Re
 
 def finetuning(study: Study, loaded: Metrics) -> Plot | None:
     """Return evaluation return against steps, one panel per task."""
-    tasks = sorted({run.task for group in study.tuned for run in group.runs}, key=task_place)
-    panels, shown = [], set()
-    for task in tasks:
-        lines = _lines(study, [(group, task_series(group, loaded, "eval/return", task)) for group in study.tuned])
-        if lines:
-            panels.append(curve_panel(task_title(task), lines, "Steps", "Return"))
-            shown |= {label for label, _, _ in lines}
+    tasks = sorted({run.task for group in study.finetune for run in group.runs}, key=task_place)
+    panels = [(task_title(task), "eval/return", _within(study.finetune, task=task)) for task in tasks]
     caption = "Mean evaluation return ± standard error over runs. Thin: only some runs have reached the step."
-    return _curve_plot("finetuning", "Finetuning by task", caption, panels, study, shown)
+    return _plot(study, loaded, Plot("finetuning", "Finetuning by task", caption, (), {}), panels, "Return")
 
 
 def zero_shot(study: Study, loaded: Metrics) -> Plot | None:
     """Return the task returns of random skills during pre-training, which uses no task reward."""
     keys: dict[tuple[str, str], str] = {}  # (domain, task) → key
-    for group in study.pretrain:
-        for run in group.runs:
-            for key in loaded[run.path]:
-                if key.startswith("zero_shot/"):
-                    task = key.removeprefix("zero_shot/").removeprefix(f"{run.domain}-")
-                    keys[run.domain, task] = key
-    panels, shown = [], set()
-    for domain, task in sorted(keys, key=lambda pair: task_place("-".join(pair))):
-        inside = [_inside(group, domain) for group in study.pretrain]
-        key = keys[domain, task]
-        lines = _lines(study, [(group, task_series(group, loaded, key)) for group in inside])
-        panels.append(curve_panel(f"{words(domain)}: {words(task).lower()}", lines, "Steps", "Return"))
-        shown |= {label for label, _, _ in lines}
+    for run in [run for group in study.pretrain for run in group.runs]:
+        for key in loaded[run.path]:
+            if key.startswith("zero_shot/"):
+                keys[run.domain, key.removeprefix("zero_shot/").removeprefix(f"{run.domain}-")] = key
+    panels = [
+        (task_title("-".join(pair)), keys[pair], _within(study.pretrain, domain=pair[0]))
+        for pair in sorted(keys, key=lambda pair: task_place("-".join(pair)))
+    ]
     caption = (
         "Pre-training: return of random skills on tasks whose reward is not used, mean ± standard error over runs."
     )
-    return _curve_plot("zero_shot", "Zero-shot return in pre-training", caption, panels, study, shown)
+    plot = Plot("zero_shot", "Zero-shot return in pre-training", caption, (), {})
+    return _plot(study, loaded, plot, panels, "Return")
 
 
 DIAGNOSTICS = {
@@ -98,24 +89,21 @@ DIAGNOSTICS = {
 def diagnostics(study: Study, loaded: Metrics) -> Plot | None:
     """Return the diagnostics of pre-training, one panel per quantity and domain."""
     domains = sorted({run.domain for group in study.pretrain for run in group.runs}, key=_domain_place)
-    panels, shown = [], set()
-    for key, heading in DIAGNOSTICS.items():
-        for domain in domains:
-            inside = [_inside(group, domain) for group in study.pretrain]
-            lines = _lines(study, [(group, task_series(group, loaded, key)) for group in inside])
-            if not lines:
-                continue
-            chance = _lines(study, [(group, task_series(group, loaded, "skill/chance")) for group in inside])
-            base = chance if key == "skill/accuracy" else []
-            panels.append(curve_panel(f"{words(domain)}: {heading.lower()}", lines, "Steps", "", base))
-            shown |= {label for label, _, _ in lines}
+    panels = [
+        (f"{words(domain)}: {heading.lower()}", key, _within(study.pretrain, domain=domain))
+        for key, heading in DIAGNOSTICS.items()
+        for domain in domains
+    ]
     caption = "Pre-training: mean ± standard error over runs. Dotted: accuracy at chance level."
-    plot = _curve_plot("diagnostics", "Pre-training diagnostics", caption, panels, study, shown)
-    return plot and replace(plot, columns=len(domains) if len(domains) in (2, 3) else 3, cell=(2.33, 1.6))
+    columns = len(domains) if len(domains) in (2, 3) else 3
+    plot = Plot("diagnostics", "Pre-training diagnostics", caption, (), {}, columns, (2.33, 1.6))
+    return _plot(study, loaded, plot, panels)
 
 
-def _inside(group: RunGroup, domain: str) -> RunGroup:
-    return RunGroup(group.label, group.method, tuple(run for run in group.runs if run.domain == domain))
+def _within(groups: Iterable[RunGroup], **where: str) -> list[RunGroup]:
+    """Return the groups with only those of their runs that are on a task or in a domain."""
+    ((name, value),) = where.items()
+    return [replace(g, runs=tuple(run for run in g.runs if getattr(run, name) == value)) for g in groups]
 
 
 def _domain_place(domain: str) -> tuple[int, str]:
@@ -124,13 +112,18 @@ def _domain_place(domain: str) -> tuple[int, str]:
     return (known.index(domain) if domain in known else len(known), domain)
 
 
-def _curve_plot(
-    name: str, heading: str, caption: str, panels: list[Panel], study: Study, shown: set[str]
+def _plot(
+    study: Study, loaded: Metrics, plot: Plot, wanted: Iterable[tuple[str, str, Sequence[RunGroup]]], y: str = ""
 ) -> Plot | None:
-    if not panels:
-        return None
+    """Add a panel for each heading, metric and groups that have the metric; None without any panel."""
+    panels, shown = [], set()
+    for heading, key, groups in wanted:
+        if lines := _lines(study, [(group, metric_series(group, loaded, key)) for group in groups]):
+            chance = [(g, metric_series(g, loaded, "skill/chance")) for g in groups if key == "skill/accuracy"]
+            panels.append(curve_panel(heading, lines, "Steps", y, _lines(study, chance)))
+            shown |= {label for label, _, _ in lines}
     legend = {label: style for label, style in study.styles.items() if label in shown}
-    return Plot(name, heading, caption, tuple(panels), legend)
+    return replace(plot, panels=tuple(panels), legend=legend) if panels else None
 
 
 def _lines(study: Study, groups: Iterable[tuple[RunGroup, list[Series]]]) -> list[Line]:

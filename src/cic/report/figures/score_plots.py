@@ -107,7 +107,7 @@ def performance_profile(scores: Scores, options: ReportOptions) -> Plot:
     rows = scores.own
     top = max(1.0, max(float(np.nanmax(row.matrix.values)) for row in rows))
     thresholds = np.linspace(0.0, 1.02 * top, 103)
-    bands = [profile(row.matrix, thresholds, options.bootstrap) for row in rows]
+    bands = [profile(row.matrix, thresholds, options) for row in rows]
 
     def draw(axes: Axes, _: bool) -> None:
         for index, (row, band) in enumerate(zip(rows, bands, strict=True)):
