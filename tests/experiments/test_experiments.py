@@ -561,15 +561,16 @@ def test_drawing_what_was_not_run(copy: Path, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.usefixtures("_unsaved")
-def test_a_measurement_is_not_written_through_a_link(copy: Path, tmp_path: Path) -> None:
+def test_a_measurement_is_not_written_through_a_link(
+    copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (run,) = copy.glob("runs/pretrain-dads-*")
     shutil.rmtree(run / "measured")
     (tmp_path / "elsewhere").mkdir()
     (run / "measured").symlink_to(tmp_path / "elsewhere")
-    assert cli.main([*GRIDWORLD, str(copy)]) == 0
-    assert list((tmp_path / "elsewhere").iterdir()) == []
-    summary = json.loads((copy / "gridworld" / "summary.json").read_text())
-    assert any("link" in notice for notice in summary["notices"])
+    assert cli.main([*GRIDWORLD, str(copy)]) == 1
+    assert "measured is a link" in capsys.readouterr().err
+    assert not list((tmp_path / "elsewhere").iterdir())
 
 
 def test_only_files_that_a_measurement_left_are_shown(tmp_path: Path) -> None:
