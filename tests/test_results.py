@@ -117,8 +117,8 @@ def test_experiments_are_drawn_from_tables(
 def test_invalid_experiments_are_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn("experiments", "dimension", tmp_path, monkeypatch)
     summary = json.loads((tmp_path / "out" / "dimension" / "summary.json").read_text())
-    assert any("24 of 24 CIC pre-trainings are not sound" in notice for notice in summary["notices"])
-    assert "24 of 24 CIC pre-trainings are not sound" in (tmp_path / "out" / "dimension" / "page.html").read_text()
+    assert any("0 of 24 checked runs are sound" in notice for notice in summary["notices"])
+    assert "0 of 24 checked runs are sound" in (tmp_path / "out" / "dimension" / "page.html").read_text()
 
 
 def test_main_paper_protocol() -> None:
