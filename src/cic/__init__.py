@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from cic.report.skills import skills
     from cic.runs.records import runs
     from cic.sweep.command import sweep, sweep_cost, sweep_plan, sweep_status
+    from cic.training.doctor import doctor
 
 _MODULES = {
     "cic.api": ("evaluate", "finetune", "infer", "load", "pretrain", "reach", "resume"),
@@ -45,6 +46,7 @@ _MODULES = {
     "cic.report": ("compare",),
     "cic.report.film": ("film",),
     "cic.report.skills": ("skills",),
+    "cic.training.doctor": ("doctor",),
     "cic.sweep.command": ("sweep_cost", "sweep_plan", "sweep_status"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
@@ -58,6 +60,7 @@ __all__ = [
     "UserError",
     "compare",
     "data",
+    "doctor",
     "envs",
     "evaluate",
     "experiments",

@@ -14,6 +14,7 @@ COMMANDS = {
     "pretrain": "discover skills in a domain, without rewards",
     "finetune": "adapt a pre-trained run to a task, or learn the task from --scratch",
     "evaluate": "measure the returns of a run's agent",
+    "doctor": "check whether a run learned anything, in comparison with random actions",
     "skills": "show what each skill does: a table, figures and films",
     "film": "film an episode of a run's agent",
     "explore": "explore an agent and its skills live in the browser",
