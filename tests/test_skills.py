@@ -17,7 +17,7 @@ from cic import cli
 from cic.core.errors import UserError
 from cic.learning.objectives import SkillSpace
 from cic.report.pictures import recording, skill_choice
-from cic.report.skills import choose_skills, compare, comparison_table
+from cic.report.skills import compare, comparison_table
 
 SMALL: dict[str, Any] = {"scale": "smoke", "hidden": 16, "batch": 16, "warmup": 40, "quiet": True}
 TASKS = ["reach_top_left", "reach_top_right", "reach_bottom_left", "reach_bottom_right"]
@@ -31,6 +31,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def shown(run: Path, out: Path, **look: Any) -> Any:
     return cic.skills(run, out=out, **{"video": False, "compare": 0, "starts": 1, **look})
+
+
+def choose_skills(space: SkillSpace, count: int, how: Any, seed: int) -> tuple[Any, list[str]]:
+    found = skill_choice.choose(space, count, how, seed)
+    return found.skills, found.names
 
 
 # ---- which -----------------------------------------------------------------------------------------------------
@@ -107,7 +112,7 @@ def test_all_skills_start_in_the_same_state(run: Path, tmp_path: Path) -> None:
 
 def test_the_table_and_the_pictures_are_written(run: Path, tmp_path: Path) -> None:
     found = shown(run, tmp_path / "new" / "folder", count=3, starts=2)
-    assert [path.name for path in found.files] == ["skills.csv", "skills.png", "starts.png"]
+    assert [path.name for path in found.files] == ["skills.csv", "skills.png"]
     with open(found.files[0]) as file:
         rows = list(csv.reader(file))
     assert rows[0] == [*found.header, "vector"]
@@ -222,18 +227,6 @@ def test_the_comparison_is_of_random_skills_over_whole_episodes(run: Path) -> No
     np.testing.assert_allclose(found.returns["reach_top_left"].mean(axis=1), expected)
 
 
-def test_the_best_skill_of_a_task_is_the_best_of_all_that_were_tried(run: Path, tmp_path: Path) -> None:
-    found = cic.skills(run, out=tmp_path, count=3, compare=5, starts=2, video=False)
-    assert [best.task for best in found.best] == TASKS
-    tried = [np.full(4, value, np.float32) for value in (0.0, 0.5, 1.0)]
-    tried += list(cic.load(run).objective.skills.sample(5, np.random.default_rng(0)))
-    alone = [cic.evaluate(run, skill=skill, episodes=2, seed=0).returns for skill in tried]
-    for best in found.best:
-        scores = [np.mean(returns[best.task]) for returns in alone]
-        assert best.score == pytest.approx(max(scores))
-        assert (best.skill == tried[int(np.argmax(scores))]).all()
-
-
 # ---- films -----------------------------------------------------------------------------------------------------
 
 
@@ -246,7 +239,7 @@ def test_without_a_renderer_films_are_skipped_with_a_warning_and_plots_are_writt
     monkeypatch.setattr(recording.Recording, "frame", fail)
     with pytest.warns(UserWarning, match="no films or filmstrips: rendering needs OpenGL"):
         found = cic.skills(run, count=2, out=tmp_path, compare=0)
-    assert [path.name for path in found.files] == ["skills.csv", "skills.png", "starts.png"]
+    assert [path.name for path in found.files] == ["skills.csv", "skills.png"]
 
 
 def test_filmstrips_and_films_show_every_skill(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,19 +248,15 @@ def test_filmstrips_and_films_show_every_skill(run: Path, tmp_path: Path, monkey
     made: list[Any] = []
     monkeypatch.setattr(recording, "write_film", lambda frames, rate, out: made.append((list(frames), rate, out)))
     found = cic.skills(run, count=5, columns=4, seconds=2, starts=1, compare=4, out=tmp_path)
-    names = ["skills.csv", "skills.png", "filmstrip.png", "skills.mp4", "best.png", "best.mp4"]
+    names = ["skills.csv", "skills.png", "filmstrip.png", "skills.mp4"]
     assert [path.name for path in found.files] == names
-    (frames, rate, _), (best, _, _) = made
+    ((frames, rate, _),) = made
     assert rate == recording.FRAME_RATE
-    assert len(frames) == len(best) == 2 * recording.FRAME_RATE + 1
+    assert len(frames) == 2 * recording.FRAME_RATE + 1
     tile = (150 + 2 * 3 + 18, 200 + 2 * 3)
     assert {frame.shape for frame in frames} == {(2 * (tile[0] + 6) + 6, 4 * (tile[1] + 6) + 6, 3)}
-    distinct = len({one.skill.tobytes() for one in found.best})
-    assert {frame.shape for frame in best} == {(tile[0] + 12, distinct * (tile[1] + 6) + 6, 3)}, "each skill once"
-    data = found.files[2].read_bytes()
-    width, height = struct.unpack(">II", data[16:24])
-    assert width == 150 + 8 * (200 + 2)
-    assert 5 * 154 < height < 5 * 154 + 80
+    width, height = struct.unpack(">II", found.files[2].read_bytes()[16:24])
+    assert (width, height) == (8 * 200 + 120, 5 * 150 + 70)
 
 
 def test_the_report_holds_what_skills_and_film_made(run: Path, tmp_path: Path) -> None:
@@ -281,8 +270,8 @@ def test_the_report_holds_what_skills_and_film_made(run: Path, tmp_path: Path) -
         film(run, seconds=0.5, skill=(0.5,))
     page = report([run], tmp_path / "report", ReportOptions(reps=10, figures=())).page.read_text()
     media = page[page.index('id="media"') :]
-    assert media.count("<video") == 3
-    assert media.count("data:video/mp4;base64,") == 3
-    assert media.count("data:image/png;base64,") == 4
-    for said in ("one row per skill", "the best skill for each task", "running return", "several initial states"):
+    assert media.count("<video") == 2
+    assert media.count("data:video/mp4;base64,") == 2
+    assert media.count("data:image/png;base64,") == 2
+    for said in ("one row per skill", "running return"):
         assert said in media

@@ -88,7 +88,7 @@ def test_skills_prints_a_table_and_writes_figures(skills: Path, tmp_path: Path, 
     printed = output("skills", skills, "--count", "4", "--no-video", "--out", tmp_path)
     assert "path (cells)" in printed
     assert "of 100 cells of x" in printed
-    assert sorted(os.listdir(tmp_path)) == ["skills.csv", "skills.png", "starts.png"]
+    assert sorted(os.listdir(tmp_path)) == ["skills.csv", "skills.png"]
     with open(tmp_path / "skills.csv") as file:
         rows = list(csv.reader(file))
     assert [row[0] for row in rows] == ["skill", "0", "0.333", "0.667", "1", "together"]

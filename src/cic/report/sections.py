@@ -31,11 +31,8 @@ _MEDIA_BYTES = 20_000_000
 """Maximum size of the pictures and films in the page."""
 _CAPTIONS = {
     "skills.png": "trajectory of each skill",
-    "starts.png": "the same skill from several initial states",
     "filmstrip.png": "filmstrips, one row per skill",
-    "best.png": "filmstrips of the best skill for each task",
     "skills": "film of the skills side by side",
-    "best": "film of the best skill for each task",
     "film": "film of one episode with its running return",
 }
 """Captions of the files that `cic skills` and `cic film` write; other files are captioned by their names."""
@@ -163,7 +160,7 @@ def _media(builder: Builder) -> None:
 def _medium(group: RunGroup, run: RunRecord, path: Path, data: bytes) -> Medium:
     content = _CAPTIONS.get(path.name) or _CAPTIONS.get(path.stem, path.stem)
     caption = f"{group.label}, {run.task or run.domain}, seed {run.seed}: {content}"
-    return Medium(caption, data_uri(PICTURES[path.suffix], data), path.name in ("filmstrip.png", "best.png"))
+    return Medium(caption, data_uri(PICTURES[path.suffix], data), path.name == "filmstrip.png")
 
 
 def _runs(builder: Builder) -> None:

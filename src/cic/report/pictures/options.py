@@ -25,12 +25,11 @@ class SkillsOptions:
     skill: tuple[float, ...] | None = None
     """Show only this skill: one number per dimension, one for all dimensions, or the index of a one-hot skill."""
     starts: int = 3
-    """Number of initial states. All skills are drawn from the first one, and some of them from all."""
+    """Number of initial states of the additional random skills, and of a policy without skills."""
     seed: int = 0
     """Seed of the initial states and the random skills."""
     compare: int = 24
-    """Number of additional random skills, used to find the best skill for each task and to measure how much the skill
-    matters; 0 for none."""
+    """Number of additional random skills, used to measure how much the skill matters; 0 for none."""
     seconds: float = 8.0
     """Length of films and filmstrips in simulated time."""
     columns: int | None = None

@@ -6,7 +6,8 @@ afterwards. Otherwise its own renderer produces the frames during the episode, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +18,7 @@ from cic.core.errors import UserError
 from cic.core.types import Array
 from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent
+from cic.report.figures.style import RC_PARAMS
 from cic.report.pictures import frames
 from cic.report.pictures.frames import Frame
 from cic.report.pictures.trajectory_plots import seconds_per_step
@@ -111,28 +113,33 @@ def _ghosts(env: VectorEnv) -> tuple[int, int]:
     return count, max(1, round(seconds / _film_seconds(env)))
 
 
-def filmstrip(
+def write_filmstrip(
     recording: Recording,
     columns: Sequence[Sequence[int]],
-    rows: Sequence[int],
-    titles: Sequence[str],
-    tints: Sequence[Sequence[float]],
+    rows: Mapping[str, tuple[int, Sequence[float]]],
     heading: str,
+    out: Path,
     tick: Tick = lambda: None,
-) -> Frame:
-    """Return one row per environment in `rows`: its title, then its frames over time."""
-    strips = []
-    for index in rows:
-        strip = []
-        for steps in columns:
-            strip.append(recording.frame(index, steps, plain=False))
-            tick()
-        strips.append(frames.strip_row(strip, titles[index], tints[index]))
+) -> None:
+    """Draw one row per title, with the index and colour of its environment: frames at the steps of each column."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
     count, apart = _ghosts(recording.env)
     seconds = seconds_per_step(recording.env)
     before = f"{count * apart} steps" if seconds is None else f"{count * apart * seconds:.2g} s"
-    caption = f"{heading}. Time runs from left to right; pale: the {before} before."
-    return frames.sheet(strips, caption, [recording.time(steps[-1]) for steps in columns], recording.size[0])
+    width, height = (side / 100 for side in recording.size)
+    with matplotlib.rc_context(RC_PARAMS):
+        figure = Figure((len(columns) * width + 1.2, len(rows) * height + 0.7), layout="constrained")
+        figure.suptitle(f"{heading}. Time runs from left to right; pale: the {before} before.", x=0.01, ha="left")
+        axes = figure.subplots(len(rows), len(columns), squeeze=False)
+        for line, (title, (index, tint)) in zip(axes, rows.items(), strict=True):
+            line[0].set_ylabel("\n".join(textwrap.wrap(title, 16)), color=tint, rotation=0, ha="right", va="center")
+            for axis, steps in zip(line, columns, strict=True):
+                axis.imshow(recording.frame(index, steps, plain=False))
+                axis.set(xticks=[], yticks=[], title=recording.time(steps[-1]) if line is axes[0] else "")
+                tick()
+        figure.savefig(out, dpi=100)
 
 
 # ---- films -----------------------------------------------------------------------------------------------------------
@@ -161,12 +168,10 @@ def episode_film(
     recording: Recording, steps: Sequence[int], heading: str, tasks: Sequence[str], tick: Tick = lambda: None
 ) -> Iterator[Frame]:
     """Yield frames of the first environment, with the time and the running return of each task below."""
-    returns = {task: np.concatenate([[0.0], recording.episodes.rewards[task][:, 0].cumsum()]) for task in tasks}
-    last = int(recording.episodes.lengths[0])
     for step in steps:
-        now = min(step, last)
+        returns = {task: recording.running_return(0, task, step) for task in tasks}
         frame = recording.frame(0, [step], plain=False)
-        yield frames.with_returns(frame, heading, recording.time(now), returns, now, last)
+        yield frames.with_returns(frame, heading, recording.time(step), returns)
         tick()
 
 

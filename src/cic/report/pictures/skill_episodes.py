@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from cic.training.loading import config_of
 
 @dataclass(frozen=True)
 class SkillEpisodes:
-    """The played episodes: for each skill one from every initial state."""
+    """The played episodes, one per skill or initial state."""
 
     run: Run
     agent: Agent
@@ -34,20 +34,14 @@ class SkillEpisodes:
     asked: SkillsOptions
     shown: ShownSkills
     episodes: Rollout
-    starts: int
 
-    @property
-    def firsts(self) -> list[int]:
-        """The episode of each skill from the first initial state."""
-        return list(range(0, len(self.episodes.lengths), self.starts))
-
-    def panels(self, chosen: Sequence[int]) -> list[TrajectoryPanel]:
-        observations, physics = self.episodes.observations, self.episodes.physics
-        return trajectory_plots.panels(self.env, [observations[i] for i in chosen], [physics[i] for i in chosen])
+    @cached_property
+    def panels(self) -> list[TrajectoryPanel]:
+        return trajectory_plots.panels(self.env, self.episodes.observations, self.episodes.physics)
 
     @property
     def lines(self) -> list[npt.NDArray[np.float64]]:
-        return [np.stack(line, axis=1) for line in self.panels(self.firsts)[0].lines]
+        return [np.stack(line, axis=1) for line in self.panels[0].lines]
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -74,14 +68,14 @@ class SkillEpisodes:
 
 def table(found: SkillEpisodes) -> tuple[list[str], list[list[Any]], list[str]]:
     """Return header and rows with the returns, the distance and the visited cells of each skill, and notes."""
-    env, observations = found.env, [found.episodes.observations[i] for i in found.firsts]
+    env, observations = found.env, found.episodes.observations
     together = Coverage(env.coverage, found.agent.spaces.obs)
-    panel, rows = found.panels(found.firsts)[0], []
+    panel, rows = found.panels[0], []
     for index, (name, seen, line) in enumerate(zip(found.shown.names, observations, panel.lines, strict=True)):
         own = Coverage(env.coverage, found.agent.spaces.obs)
         own.add(seen)
         together.add(seen)
-        returns = [float(found.episodes.returns[task][found.firsts[index]]) for task in found.tasks]
+        returns = [float(found.episodes.returns[task][index]) for task in found.tasks]
         rows.append([name, *returns, _distance(panel, line), own.cells])
     header = [found.shown.noun or "skill", *found.tasks, _distance_name(panel), "cells"]
     rows.append(["together", *(["-"] * (len(header) - 2)), together.cells])

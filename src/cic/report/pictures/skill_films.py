@@ -1,18 +1,16 @@
-"""Filmstrips and films of several skills side by side."""
+"""The filmstrip and the film of several skills side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from cic import envs
-from cic.core.types import Array
-from cic.learning.agent import Agent
-from cic.report.pictures import frames, recording
-from cic.report.pictures.options import SkillsOptions
+from cic.report.pictures import recording
+from cic.report.pictures.options import MAX_TILES
+from cic.report.pictures.skill_episodes import SkillEpisodes
 from cic.training.progress import Stages
 
 MAX_STRIPS = 12
@@ -21,52 +19,34 @@ TILE = (200, 150)
 """Width and height of a frame."""
 
 
-@dataclass(frozen=True)
-class SkillFilm:
-    """What a film shows."""
-
-    skills: Array
-    seeds: Sequence[int]
-    titles: Sequence[str]
-    tints: Sequence[Sequence[float]]
-    heading: str
-    task: str | None
-    """The task whose running return is shown."""
-
-
-@dataclass(frozen=True)
-class FilmWriter:
-    agent: Agent
-    environment: str
-    options: SkillsOptions
-    folder: Path
-    stages: Stages
-
-    def write(self, name: str, film: SkillFilm) -> list[Path]:
-        """Play the skills, and write a filmstrip and a film."""
-        options, count = self.options, len(film.skills)
-        film_file = self.folder / f"{name}.{options.film}"
-        strip_file = self.folder / ("filmstrip.png" if name == "skills" else f"{name}.png")
-        recording.check_format(film_file)
-        env = envs.make(self.environment, num_envs=count, seed=options.seed, pictures=True)
-        try:
-            steps = recording.seconds_to_steps(env, options.seconds)
-            strip_columns = recording.strip_steps(env, steps, 8)
-            film_steps, rate = recording.frame_steps(env, steps)
-            needed = {*film_steps, *(step for column in strip_columns for step in column)}
-            with self.stages(f"playing {name}", steps) as tick:
-                played = recording.record(self.agent, env, film.skills, film.seeds, TILE, needed, tick)
-            rows = evenly(count, MAX_STRIPS)
-            with self.stages(f"filmstrip of {name}", len(rows) * len(strip_columns)) as tick:
-                strip = recording.filmstrip(played, strip_columns, rows, film.titles, film.tints, film.heading, tick)
-                frames.save(strip, strip_file)
-            with self.stages(f"film of {name}", len(film_steps) * count) as tick:
-                columns = min(options.columns or int(np.ceil(np.sqrt(count))), count)
-                shots = recording.grid_film(played, film_steps, film.titles, film.tints, columns, film.task, tick)
-                recording.write_film(shots, rate, film_file)
-        finally:
-            env.close()
-        return [strip_file, film_file]
+def write_films(found: SkillEpisodes, seeds: Sequence[int], folder: Path, stages: Stages) -> list[Path]:
+    """Play the skills, and write filmstrip.png and the film."""
+    options, shown = found.asked, found.shown
+    chosen = evenly(len(shown.names), MAX_TILES)
+    titles, tints = [shown.title(i) for i in chosen], [found.colours[i] for i in chosen]
+    film, strip = folder / f"skills.{options.film}", folder / "filmstrip.png"
+    recording.check_format(film)
+    env = envs.make(found.env.name, num_envs=len(chosen), seed=options.seed, pictures=True)
+    try:
+        steps = recording.seconds_to_steps(env, options.seconds)
+        columns = recording.strip_steps(env, steps, 8)
+        film_steps, rate = recording.frame_steps(env, steps)
+        needed = {*film_steps, *(step for column in columns for step in column)}
+        with stages("playing", steps) as tick:
+            start = [seeds[i] for i in chosen]
+            played = recording.record(found.agent, env, shown.skills[chosen], start, TILE, needed, tick)
+        rows = evenly(len(chosen), MAX_STRIPS)
+        with stages("filmstrip", len(rows) * len(columns)) as tick:
+            recording.write_filmstrip(
+                played, columns, {titles[i]: (i, tints[i]) for i in rows}, found.heading, strip, tick
+            )
+        with stages("film", len(film_steps) * len(chosen)) as tick:
+            width = min(options.columns or int(np.ceil(np.sqrt(len(chosen)))), len(chosen))
+            task = "reward" if found.env.task or not found.env.tasks else None
+            recording.write_film(recording.grid_film(played, film_steps, titles, tints, width, task, tick), rate, film)
+    finally:
+        env.close()
+    return [strip, film]
 
 
 def evenly(count: int, most: int) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -171,33 +171,9 @@ def plot_skills(
     return out
 
 
-def plot_starts(
-    panel: TrajectoryPanel, starts: int, titles: Sequence[str], tints: Sequence[Colour], heading: str, out: Path
-) -> Path:
-    """Draw one panel per skill with its episodes from several initial states; `panel` has the lines of all skills."""
-    columns = min(len(titles), 3)
-    rows = -(-len(titles) // columns)
-    with _settings():
-        width, height = (2.5, 2.6) if panel.plane else (2.7, 2.0)
-        figure = _figure((columns * width + 0.4, rows * height + 0.8))
-        axes = list(figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).flat)
-        for index, axis in enumerate(axes):
-            axis.set_visible(index < len(titles))
-            if index < len(titles):
-                lines = panel.lines[index * starts : (index + 1) * starts]
-                _draw_panel(
-                    replace(panel, lines=lines, title=titles[index]), axis, [tints[index]] * starts, shared=True
-                )
-            axis.label_outer()
-        caption = f"One line per initial state: every panel has the same {starts} initial states."
-        _add_text(figure, heading, [f"{caption} {_MARKS}" if panel.plane else caption])
-        figure.savefig(out, dpi=160)
-    return out
-
-
-def _draw_panel(panel: TrajectoryPanel, axes: Axes, tints: Sequence[Colour], shared: bool = False) -> None:
+def _draw_panel(panel: TrajectoryPanel, axes: Axes, tints: Sequence[Colour]) -> None:
     for (x, y), tint in zip(panel.lines, tints, strict=True):
-        axes.plot(x, y, color=tint, lw=1.1, alpha=0.75 if shared else 0.85)
+        axes.plot(x, y, color=tint, lw=1.1, alpha=0.85)
         if panel.plane:
             axes.plot(x[-1], y[-1], "o", color=tint, ms=4.5, mec="white", mew=0.6, zorder=3)
             axes.plot(x[0], y[0], "k+", ms=8, mew=1.3, zorder=4)
@@ -208,7 +184,7 @@ def _draw_panel(panel: TrajectoryPanel, axes: Axes, tints: Sequence[Colour], sha
             x0, x1, y0, y1 = min(x0, xs.min()), max(x1, xs.max()), min(y0, ys.min()), max(y1, ys.max())
             pad = 0.03 * (x1 - x0)
             axes.set(xlim=(x0 - pad, x1 + pad), ylim=(y0 - pad, y1 + pad))
-        axes.set_aspect("equal", adjustable="box" if panel.limits is not None or shared else "datalim")
+        axes.set_aspect("equal", adjustable="box" if panel.limits is not None else "datalim")
     else:
         axes.margins(x=0.01)
     axes.set(xlabel=panel.x, ylabel=panel.y, title=panel.title)
