@@ -28,9 +28,9 @@ class ReproduceArguments:
 
 def run(given: ReproduceArguments) -> int:
     if given.list:
-        from cic.experiments.listing import table
+        from cic.experiments.all_experiments import listing
 
-        print_table(*table())
+        print_table(*listing())
         return 0
     if given.name is None:
         raise UserError("give the name of an experiment, or all; `cic reproduce --list` shows the experiments")

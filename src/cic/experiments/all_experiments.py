@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cic.core.errors import UserError, unknown
 from cic.experiments.beyond import Beyond
-from cic.experiments.experiment import Experiment, ExperimentSetup, PlannedRun
+from cic.experiments.experiment import SCALES, Experiment, ExperimentSetup, PlannedRun
 from cic.experiments.paper.adaptation import Adaptation
 from cic.experiments.paper.dimension import Dimension
 from cic.experiments.paper.domain_curves import DomainCurves
@@ -90,3 +90,12 @@ def merge(parts: Iterable[Iterable[PlannedRun]]) -> Plan:
     for part in parts:
         entries |= {run.entry.name: run.entry for run in part}
     return Plan(tuple(entries.values()))
+
+
+def listing() -> tuple[list[str], list[list[str]]]:
+    """Return header and rows of a table: each experiment, its runs at each scale and its question."""
+    rows = []
+    for experiment in EXPERIMENTS.values():
+        runs = [len(experiment.runs(ExperimentSetup(scale))) for scale in SCALES]
+        rows.append([experiment.name, *map(str, runs), experiment.question])
+    return ["name", *(f"{scale} runs" for scale in SCALES), "question"], rows

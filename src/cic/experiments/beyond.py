@@ -21,12 +21,12 @@ from cic.experiments.experiment import (
     pretrain,
 )
 from cic.experiments.experiment_runs import ExperimentRuns
-from cic.experiments.panels import dots_panel, listed, styles
+from cic.experiments.panels import dots_panel, listed
 from cic.report import statistics
 from cic.report.figures import Plot
 from cic.report.skills import compare
-from cic.report.statistics import Bootstrap, Estimate, Matrix, normalised
-from cic.report.tables import Table, number, words
+from cic.report.statistics import Bootstrap, Estimate, Matrix
+from cic.report.tables import Table, interval, number, words
 from cic.training.skill_variance import BEHAVIOUR
 
 SKILLS, STARTS = by_scale(3, 24, 24), by_scale(2, 4, 4)
@@ -82,21 +82,26 @@ class Beyond(Experiment):
         scores = {domain: {variant: _scores(found, variant, domain) for variant in self.variants} for domain in domains}
         shares = {variant: _shares(found, preset) for variant, (preset, _) in self.variants.items()}
         table, summary = self._compared(scores, shares)
-        looks, labels = styles(self.variants), {variant: found.label(variant) for variant in self.variants}
         panels = [
             dots_panel(
-                words(domain), {v: [s for many in by_task.values() for s in many] for v, by_task in of.items()},
-                looks, "Normalised score", labels=labels,
+                found,
+                words(domain),
+                {v: [s for many in by_task.values() for s in many] for v, by_task in of.items()},
+                "Normalised score",
             )
             for domain, of in scores.items()
-        ]  # fmt: skip
-        panels.append(dots_panel("Skills", shares, looks, "Explained of the behaviour", labels=labels))
+        ]
+        panels.append(dots_panel(found, "Skills", shares, "Explained of the behaviour"))
         caption = (
             "Normalised score after finetuning, a dot per task and seed; share of the behaviour's variance that the "
             "skill explains before it, a dot per pre-training; mean ± standard error."
         )
         plot = Plot(self.name, self.title, caption, tuple(panels), {}, 3, (2.9, 1.9), (3.2, 2.1), 0.3)
-        return ExperimentResult((plot,), summary, (table,), _points(found, self.variants))
+        data = [
+            {"variant": m.variant, "task": m.task, "seed": m.seed, "score": score}
+            for m, score in found.scores(self.variants)
+        ]
+        return ExperimentResult((plot,), summary, (table,), data)
 
     def _compared(
         self, scores: Mapping[str, Mapping[str, Mapping[str, list[float]]]], shares: Mapping[str, list[float]]
@@ -121,8 +126,8 @@ class Beyond(Experiment):
                         "above": above.value, "above_low": above.low, "above_high": above.high, "explained": share,
                     }
                 )  # fmt: skip
-            lines.append([*line, "" if variant == RELEASED else _interval(above), number(share)])
-            parts.append(f"{variant} {line[-1]}" + ("" if variant == RELEASED else f" ({_interval(above)} above)"))
+            lines.append([*line, "" if variant == RELEASED else interval(above), number(share)])
+            parts.append(f"{variant} {line[-1]}" + ("" if variant == RELEASED else f" ({interval(above)} above)"))
         header = ("CIC", *(words(place) for place in places), "Above released", "Skills explain")
         caption = (
             "IQM of the normalised scores after finetuning, the difference over all tasks from the variant released "
@@ -136,24 +141,14 @@ class Beyond(Experiment):
 def _scores(found: ExperimentRuns, variant: str, domain: str) -> dict[str, list[float]]:
     """By task."""
     scores: dict[str, list[float]] = {}
-    for member in found.of(variant, domain=domain):
-        if member.task and member.record:
-            scores.setdefault(member.task, []).append(normalised(member.task, member.record.score))
+    for member, score in found.scores([variant], domain=domain):
+        scores.setdefault(member.task, []).append(score)
     return scores
 
 
 def _shares(found: ExperimentRuns, variant: str) -> list[float]:
     measured = [member.measured.get("explained", {}) for member in found.of(variant)]
     return [float(values[BEHAVIOUR]) for values in measured if BEHAVIOUR in values]
-
-
-def _points(found: ExperimentRuns, variants: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {"variant": variant, "task": task, "seed": member.seed, "score": normalised(task, member.record.score)}
-        for variant in variants
-        for member in found.of(variant)
-        if member.record and (task := member.task)
-    ]
 
 
 def _iqm(scores: Matrix) -> Estimate:
@@ -164,7 +159,3 @@ def _above(scores: Matrix, others: Matrix) -> Estimate:
     if not set(scores.tasks) & set(others.tasks):
         return Estimate(math.nan)
     return statistics.difference(scores, others, Bootstrap())["iqm"]
-
-
-def _interval(estimate: Estimate) -> str:
-    return f"{number(estimate.value)} [{number(estimate.low)}, {number(estimate.high)}]"

@@ -119,9 +119,20 @@ class Experiment(ABC):
     measurements: ClassVar[Mapping[str, Measurement]] = {}
     """Of its finished pre-trainings."""
 
-    @abstractmethod
+    pretrainings: ClassVar[Mapping[str, Mapping[str, Any]]] = {"CIC": {}}
+    """Variant → settings of its pre-training; `objective` is CIC unless they contain it."""
+
+    def pretrainings_at(self, scale: str) -> Mapping[str, Mapping[str, Any]]:
+        """Return `pretrainings` at a scale, if they depend on it."""
+        return self.pretrainings
+
     def runs(self, setup: ExperimentSetup) -> list[PlannedRun]:
-        """Plan the runs, pre-trainings before the finetunings that start from them."""
+        """Plan the runs, pre-trainings before the finetunings that start from them; by default `pretrainings`."""
+        return [
+            pretrain(setup, variant, domain, seed, **settings)
+            for domain, seed in self.domains_and_seeds(setup)
+            for variant, settings in self.pretrainings_at(setup.scale).items()
+        ]
 
     @abstractmethod
     def result(self, found: ExperimentRuns) -> ExperimentResult:

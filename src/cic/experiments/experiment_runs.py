@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +12,7 @@ from cic import __version__, envs
 from cic.experiments.experiment import ExperimentSetup
 from cic.report import learning_curves
 from cic.report.collapse import marked, soundness, unsound_notices
+from cic.report.statistics import normalised
 from cic.runs.contents import Series
 from cic.runs.records import RunRecord
 from cic.sweep.plan import Entry
@@ -79,6 +80,17 @@ class ExperimentRuns:
             and all(getattr(member, name) == value for name, value in where.items())
         ]
 
+    def scores(
+        self, variants: Iterable[str], normalise: bool = True, **where: Any
+    ) -> list[tuple[ExperimentRun, float]]:
+        """Return the finished finetunings of the variants with their returns, by default as share of the expert's."""
+        return [
+            (member, normalised(member.task, member.record.score) if normalise else member.record.score)
+            for variant in variants
+            for member in self.of(variant, **where)
+            if member.task and member.record is not None
+        ]
+
     def series(self, member: ExperimentRun, key: str) -> Series | None:
         """Return one metric of a run."""
         return self.metrics[member.record.path].get(key) if member.record is not None else None
@@ -94,11 +106,6 @@ class ExperimentRuns:
     def sound(self) -> dict[str, bool | None]:
         """For each run by name, whether it passed the validity checks; None if it was not checked."""
         return soundness(self.records)
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """Variant → label."""
-        return {variant: self.label(variant) for variant in self.variants}
 
     @property
     def sound_text(self) -> str:

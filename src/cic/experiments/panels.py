@@ -42,18 +42,17 @@ def legend(found: ExperimentRuns, variants: Iterable[str] | None = None) -> dict
 
 
 def dots_panel(
+    found: ExperimentRuns,
     title: str,
     values: Mapping[str, Sequence[float]],
-    looks: Mapping[str, Style],
     x: str,
     paper: Mapping[str, float] | None = None,
-    labels: Mapping[str, str] | None = None,
 ) -> Panel:
     """Draw a row per variant: a faint dot per run, mean ± standard error, and a diamond where the paper has a number.
 
     The row of a variant without runs contains "no runs".
     """
-    rows = list(values)
+    rows, looks = list(values), styles(values)
 
     def draw(axes: Axes, labelled: bool) -> None:
         for place, variant in enumerate(rows):
@@ -65,7 +64,7 @@ def dots_panel(
                 axes.text(0.02, place, "no runs", color="#888888", va="center", transform=axes.get_yaxis_transform())
             if paper and math.isfinite(paper.get(variant, math.nan)):
                 axes.plot([paper[variant]], [place], **PAPER_STYLE.point, linestyle="none", markersize=5)
-        names = [(labels or {}).get(variant, variant) for variant in rows]
+        names = [found.label(variant) for variant in rows]
         axes.set_yticks(range(len(rows)), names if labelled else [""] * len(rows))
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.tick_params(axis="y", length=0)

@@ -48,19 +48,19 @@ def compare_variants(found: ExperimentRuns, name: str, title: str, wanted: Seque
     """Compare variants in one domain: curves, and the return over the last quarter."""
     (domain,) = dict.fromkeys(member.domain for member in found.members)
     tasks = tasks_of(domain, wanted)
-    looks, labels = styles(found.variants), found.labels
+    looks = styles(found.variants)
     lines, ends, data = [], {}, []
     for variant in found.variants:
         series = [(member, zero_shot(found, member, tasks)) for member in found.of(variant)]
         there = [one for _, one in series if one is not None]
         ends[variant] = [at_the_end(one) for one in there]
         if there and (line := curve(there)) is not None:
-            lines.append((labels[variant], looks[variant], line))
+            lines.append((found.label(variant), looks[variant], line))
         data += [row for member, one in series if one is not None for row in rows(variant, member.seed, one)]
     heading = name_of(domain, tasks)
     panels = (
         curve_panel(heading, lines, "Pre-training steps", "Zero-shot return"),
-        dots_panel("Last quarter of pre-training", ends, looks, "Zero-shot return", labels=labels),
+        dots_panel(found, "Last quarter of pre-training", ends, "Zero-shot return"),
     )
     caption = (
         "Return of random skills on a task that the agent never sees, while it is pre-trained. Lines: mean ± standard "

@@ -6,8 +6,6 @@ of the chosen skill under the pre-trained policy.
 
 from __future__ import annotations
 
-from typing import Any
-
 from cic.experiments.experiment import (
     Experiment,
     ExperimentResult,
@@ -19,7 +17,7 @@ from cic.experiments.experiment import (
     tasks_of,
 )
 from cic.experiments.experiment_runs import ExperimentRuns
-from cic.experiments.panels import dots_panel, listed, mean_text, styles
+from cic.experiments.panels import dots_panel, listed, mean_text
 from cic.report.figures import Plot
 from cic.report.figures.curve_plots import task_title
 from cic.report.tables import Table
@@ -56,18 +54,15 @@ class Adaptation(Experiment):
     def result(self, found: ExperimentRuns) -> ExperimentResult:
         searches = list(SEARCHES.values())
         tasks = list(dict.fromkeys(member.task for member in found.members if member.task))
-        looks, labels = styles(found.variants), {search: found.label(search) for search in searches}
-        data: list[dict[str, Any]] = []
-        panels, lines, every = [], [], {search: list[float]() for search in searches}
+        scores = found.scores(searches, normalise=False)
+        data = [{"task": m.task, "search": m.variant, "seed": m.seed, "return": score} for m, score in scores]
+        panels, lines = [], []
         for task in tasks:
-            values = {}
-            for search in searches:
-                runs = [(member.seed, member.record.score) for member in found.of(search, task=task) if member.record]
-                values[search] = [score for _, score in runs]
-                every[search] += values[search]
-                data += [{"task": task, "search": search, "seed": seed, "return": score} for seed, score in runs]
+            values = {one: [score for m, score in scores if (m.variant, m.task) == (one, task)] for one in searches}
             lines.append([task, *(mean_text(values[search]) for search in searches)])
-            panels.append(dots_panel(task_title(task), values, looks, "Return of the chosen skill", labels=labels))
+            panels.append(dots_panel(found, task_title(task), values, "Return of the chosen skill"))
+        every = {search: [score for m, score in scores if m.variant == search] for search in searches}
+        data.sort(key=lambda row: tasks.index(str(row["task"])))
         table = Table(
             "adaptation",
             self.title,

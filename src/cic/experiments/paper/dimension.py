@@ -7,19 +7,12 @@ representation learning.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cic.experiments.experiment import (
-    Experiment,
-    ExperimentResult,
-    ExperimentSetup,
-    PlannedRun,
-    by_scale,
-    pretrain,
-    tasks_of,
-)
+from cic.experiments.experiment import Experiment, ExperimentResult, by_scale, tasks_of
 from cic.experiments.experiment_runs import ExperimentRuns
 from cic.experiments.panels import styles
 from cic.experiments.zero_shot_returns import at_the_end, name_of, summary, zero_shot
@@ -46,12 +39,8 @@ class Dimension(Experiment):
     domains = by_scale(("gridworld",), ("quadruped",), ("quadruped",))
     dimensions = by_scale((1, 4, 16), ALL, ALL)
 
-    def runs(self, setup: ExperimentSetup) -> list[PlannedRun]:
-        return [
-            pretrain(setup, str(dimension), domain, seed, skill_dim=dimension)
-            for domain, seed in self.domains_and_seeds(setup)
-            for dimension in self.dimensions[setup.scale]
-        ]
+    def pretrainings_at(self, scale: str) -> Mapping[str, Mapping[str, Any]]:
+        return {str(dimension): {"skill_dim": dimension} for dimension in self.dimensions[scale]}
 
     def result(self, found: ExperimentRuns) -> ExperimentResult:
         domain = found.members[0].domain

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cic.api import load
-from cic.experiments.experiment import Experiment, ExperimentResult, ExperimentSetup, PlannedRun, by_scale, pretrain
+from cic.experiments.experiment import Experiment, ExperimentResult, by_scale
 from cic.experiments.experiment_runs import ExperimentRuns
 from cic.experiments.panels import mean_text
 from cic.report.figures import Panel, Plot
@@ -75,12 +75,7 @@ class Flow(Experiment):
     domains = by_scale(("point_mass",), ("point_mass",), ("point_mass",))
     own_domain = True
     measurements = {"flow": measure_flow}  # noqa: RUF012
-
-    def runs(self, setup: ExperimentSetup) -> list[PlannedRun]:
-        return [
-            pretrain(setup, "CIC", domain, seed, skill_dim=1, embedding=WIDTH, loss="infonce")
-            for domain, seed in self.domains_and_seeds(setup)
-        ]
+    pretrainings = {"CIC": {"skill_dim": 1, "embedding": WIDTH, "loss": "infonce"}}  # noqa: RUF012
 
     def result(self, found: ExperimentRuns) -> ExperimentResult:
         runs = [member for member in found.of("CIC") if "flow" in member.measured]

@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from cic.api import load
 from cic.envs.gridworld import SIZE
-from cic.experiments.experiment import Experiment, ExperimentResult, ExperimentSetup, PlannedRun, by_scale, pretrain
+from cic.experiments.experiment import Experiment, ExperimentResult, by_scale
 from cic.experiments.experiment_runs import ExperimentRun, ExperimentRuns
-from cic.experiments.panels import dots_panel, mean_text, styles
+from cic.experiments.panels import dots_panel, mean_text
 from cic.report.figures import Panel, Plot
 from cic.report.tables import Table
 from cic.runs.folder import Run
@@ -75,30 +75,25 @@ class GridworldSkills(Experiment):
     domains = by_scale(("gridworld",), ("gridworld",), ("gridworld",))
     own_domain = True
     measurements = {"gridworld": measure_cells}  # noqa: RUF012
-    variants: ClassVar[dict[str, tuple[str, dict[str, Any]]]] = {
-        "DIAYN, 4 skills": ("diayn", {"skill_dim": 4}),
-        "DADS, 4 skills": ("dads", {"skill_dim": 4, "skill_kind": "onehot", "preset": "urlb"}),
-        "SMM, 4 skills": ("smm", {"skill_dim": 4, "skill_term": "paper"}),
-        "DIAYN, 100 skills": ("diayn", {"skill_dim": 100}),
+    pretrainings = {  # noqa: RUF012
+        "DIAYN, 4 skills": {"objective": "diayn", "skill_dim": 4},
+        "DADS, 4 skills": {"objective": "dads", "skill_dim": 4, "skill_kind": "onehot", "preset": "urlb"},
+        "SMM, 4 skills": {"objective": "smm", "skill_dim": 4, "skill_term": "paper"},
+        "DIAYN, 100 skills": {"objective": "diayn", "skill_dim": 100},
     }
     lengths: ClassVar[Mapping[str, dict[str, Any]]] = by_scale(
         {}, {"steps": 20_000, "hidden": 64, "batch": 128, "compile": "off"}, {"steps": 200_000}
     )
 
-    def runs(self, setup: ExperimentSetup) -> list[PlannedRun]:
-        return [
-            pretrain(setup, variant, domain, seed, objective, **self.lengths[setup.scale] | options)
-            for domain, seed in self.domains_and_seeds(setup)
-            for variant, (objective, options) in self.variants.items()
-        ]
+    def pretrainings_at(self, scale: str) -> Mapping[str, Mapping[str, Any]]:
+        return {variant: {**self.lengths[scale], **settings} for variant, settings in self.pretrainings.items()}
 
     def result(self, found: ExperimentRuns) -> ExperimentResult:
         runs = {v: [m for m in found.of(v) if "gridworld" in m.measured] for v in found.variants}
         data = [_row(member) for members in runs.values() for member in members]
         columns = {"visited": "States visited", "settled": "States settled in", "information": "Information"}
-        looks, labels = styles(found.variants), found.labels
         values = {c: {v: [r[c] for r in data if r["variant"] == v] for v in found.variants} for c in columns}
-        panels = [dots_panel(t, values[c], looks, UNITS[c], labels=labels) for c, t in columns.items()]
+        panels = [dots_panel(found, t, values[c], UNITS[c]) for c, t in columns.items()]
         numbers = Plot(
             f"{self.name}_numbers",
             "States reached",

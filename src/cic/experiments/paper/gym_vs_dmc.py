@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from cic.core.paper_scores import TITLES
-from cic.experiments.experiment import Experiment, ExperimentResult, ExperimentSetup, PlannedRun, by_scale, pretrain
+from cic.experiments.experiment import Experiment, ExperimentResult, by_scale
 from cic.experiments.experiment_runs import ExperimentRuns
 from cic.experiments.panels import legend, listed, mean_text, styles
 from cic.experiments.zero_shot_returns import at_the_end, zero_shot
@@ -28,16 +31,11 @@ class GymVsDMC(Experiment):
     domains = by_scale((GYM, DMC), (GYM, DMC), (GYM, DMC))
     own_domain = True
     seeds = by_scale(1, 3, 3)
-    methods = ("diayn", "icm", "fixed")
-    lengths = by_scale({"steps": 1_200}, {}, {})
+    steps = by_scale({"steps": 1_200}, {}, {})
     """An episode of DMC's has 1,000 steps, and its return is logged at its end."""
 
-    def runs(self, setup: ExperimentSetup) -> list[PlannedRun]:
-        return [
-            pretrain(setup, TITLES[method], domain, seed, method, **self.lengths[setup.scale])
-            for domain, seed in self.domains_and_seeds(setup)
-            for method in self.methods
-        ]
+    def pretrainings_at(self, scale: str) -> Mapping[str, Mapping[str, Any]]:
+        return {TITLES[method]: {"objective": method, **self.steps[scale]} for method in ("diayn", "icm", "fixed")}
 
     def result(self, found: ExperimentRuns) -> ExperimentResult:
         looks, panels, data, parts = styles(found.variants), [], [], []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cic.experiments.experiment import Experiment, ExperimentResult, ExperimentSetup, PlannedRun, by_scale, pretrain
+from cic.experiments.experiment import Experiment, ExperimentResult, by_scale
 from cic.experiments.experiment_runs import ExperimentRuns
 from cic.experiments.zero_shot_returns import compare_variants
 
@@ -14,16 +14,7 @@ class Projection(Experiment):
     question = "Does it matter that skills are projected before they are contrasted?"
     claim = "Projecting skill vectors after sampling them from noise significantly improves the zero-shot return."
     domains = by_scale(("gridworld",), ("quadruped",), ("quadruped",))
-
-    def runs(self, setup: ExperimentSetup) -> list[PlannedRun]:
-        return [
-            planned
-            for domain, seed in self.domains_and_seeds(setup)
-            for planned in (
-                pretrain(setup, "projection", domain, seed),
-                pretrain(setup, "no projection", domain, seed, projection=False),
-            )
-        ]
+    pretrainings = {"projection": {}, "no projection": {"projection": False}}  # noqa: RUF012
 
     def result(self, found: ExperimentRuns) -> ExperimentResult:
         return compare_variants(found, self.name, self.title, ("stand",))

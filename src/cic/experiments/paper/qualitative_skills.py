@@ -9,7 +9,7 @@ import numpy as np
 
 from cic.api import load
 from cic.core.errors import UserError
-from cic.experiments.experiment import Experiment, ExperimentResult, ExperimentSetup, PlannedRun, by_scale, pretrain
+from cic.experiments.experiment import Experiment, ExperimentResult, by_scale
 from cic.experiments.experiment_runs import ExperimentRuns
 from cic.experiments.measurements import FOLDER, measured_file, read_picture, save_picture
 from cic.experiments.panels import listed, picture_panel
@@ -64,9 +64,6 @@ class QualitativeSkills(Experiment):
     seeds = by_scale(1, 1, 1)
     domains = by_scale(("gridworld",), ("walker", "quadruped", "jaco"), ("walker", "quadruped", "jaco"))
     measurements = {"skills": measure_best_skills}  # noqa: RUF012
-
-    def runs(self, setup: ExperimentSetup) -> list[PlannedRun]:
-        return [pretrain(setup, "CIC", domain, seed) for domain, seed in self.domains_and_seeds(setup)]
 
     def result(self, found: ExperimentRuns) -> ExperimentResult:
         panels, lines, data, films = [], [], [], []

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
-from cic.experiments.experiment import Experiment, ExperimentResult, ExperimentSetup, PlannedRun, by_scale, pretrain
+from cic.experiments.experiment import Experiment, ExperimentResult, by_scale
 from cic.experiments.experiment_runs import ExperimentRuns
 from cic.experiments.zero_shot_returns import compare_variants
 
@@ -19,18 +17,11 @@ class Representation(Experiment):
         "over 2M steps. With representation learning but the discriminator as the only reward it collapses as well."
     )
     domains = by_scale(("gridworld",), ("quadruped",), ("quadruped",))
-    variants: ClassVar[dict[str, dict[str, Any]]] = {
+    pretrainings = {  # noqa: RUF012
         "CIC": {},
         "no representation learning": {"representation": False},
         "no entropy": {"entropy": False},
     }
-
-    def runs(self, setup: ExperimentSetup) -> list[PlannedRun]:
-        return [
-            pretrain(setup, variant, domain, seed, **settings)
-            for domain, seed in self.domains_and_seeds(setup)
-            for variant, settings in self.variants.items()
-        ]
 
     def result(self, found: ExperimentRuns) -> ExperimentResult:
         return compare_variants(found, self.name, self.title, ("stand",))

@@ -18,9 +18,8 @@ from cic.experiments.experiment import (
     pretrain,
 )
 from cic.experiments.experiment_runs import ExperimentRuns
-from cic.experiments.panels import PAPER, PAPER_STYLE, dots_panel, listed, mean_text, styles
+from cic.experiments.panels import PAPER, PAPER_STYLE, dots_panel, listed, mean_text
 from cic.report.figures import Plot
-from cic.report.statistics import normalised
 from cic.report.tables import Table, number, words
 
 
@@ -51,22 +50,19 @@ class Rewards(Experiment):
     def result(self, found: ExperimentRuns) -> ExperimentResult:
         domains = list(dict.fromkeys(member.domain for member in found.members))
         published = paper_scores.reward_variants()
-        scores: dict[str, dict[str, list[float]]] = {domain: {} for domain in domains}
-        data = []
-        for domain in domains:
-            for variant in self.variants:
-                tuned = [member for member in found.of(variant, domain=domain) if member.task]
-                values = [(member, normalised(member.task, member.record.score)) for member in tuned if member.record]
-                scores[domain][variant] = [value for _, value in values]
-                data += [
-                    {"domain": domain, "reward": variant, "task": member.task, "seed": member.seed, "score": value}
-                    for member, value in values
-                ]
-        looks, labels = styles(self.variants), {variant: found.label(variant) for variant in self.variants}
+        found_scores = [one for domain in domains for one in found.scores(self.variants, domain=domain)]
+        data = [
+            {"domain": m.domain, "reward": m.variant, "task": m.task, "seed": m.seed, "score": score}
+            for m, score in found_scores
+        ]
+        scores = {
+            domain: {v: [s for m, s in found_scores if (m.domain, m.variant) == (domain, v)] for v in self.variants}
+            for domain in domains
+        }
         panels = []
         for domain in domains:
             theirs = {variant: published[variant].get(domain, math.nan) for variant in self.variants}
-            panels.append(dots_panel(words(domain), scores[domain], looks, "Normalised score", theirs, labels))
+            panels.append(dots_panel(found, words(domain), scores[domain], "Normalised score", theirs))
         caption = (
             "Normalised score after finetuning: a dot per task and seed, mean ± standard error; open diamonds are the "
             "paper's means over 4 tasks and 3 seeds."

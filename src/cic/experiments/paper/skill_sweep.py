@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cic.api import load
-from cic.experiments.experiment import (
-    Experiment,
-    ExperimentResult,
-    ExperimentSetup,
-    PlannedRun,
-    by_scale,
-    pretrain,
-    tasks_of,
-)
+from cic.experiments.experiment import Experiment, ExperimentResult, by_scale, tasks_of
 from cic.experiments.experiment_runs import ExperimentRuns
 from cic.experiments.panels import mean_text, styles
 from cic.experiments.rollouts import play
@@ -51,9 +43,6 @@ class SkillSweep(Experiment):
     claim = "Choosing the right skill has a substantial effect: the return changes much along the sweep over [0, 1]."
     domains = by_scale(("gridworld",), ("quadruped",), ("quadruped",))
     measurements = {"sweep": measure_sweep}  # noqa: RUF012
-
-    def runs(self, setup: ExperimentSetup) -> list[PlannedRun]:
-        return [pretrain(setup, "CIC", domain, seed) for domain, seed in self.domains_and_seeds(setup)]
 
     def result(self, found: ExperimentRuns) -> ExperimentResult:
         domain, runs = found.members[0].domain, [member for member in found.of("CIC") if "sweep" in member.measured]

@@ -10,10 +10,10 @@ import numpy as np
 from cic.api import load
 from cic.core.errors import UserError
 from cic.core.paper_scores import TITLES
-from cic.experiments.experiment import Experiment, ExperimentResult, ExperimentSetup, PlannedRun, by_scale, pretrain
+from cic.experiments.experiment import Experiment, ExperimentResult, ExperimentSetup, PlannedRun, by_scale
 from cic.experiments.experiment_runs import ExperimentRun, ExperimentRuns
 from cic.experiments.measurements import FOLDER, read_picture, save_picture
-from cic.experiments.panels import dots_panel, mean_text, picture_panel, styles
+from cic.experiments.panels import dots_panel, mean_text, picture_panel
 from cic.experiments.rollouts import FRAMES, play, render, side_by_side, skills_of
 from cic.report.figures import Panel, Plot
 from cic.report.tables import Table, words
@@ -74,26 +74,21 @@ class Static(Experiment):
     claim = "All DIAYN skills get stuck in frozen poses, while CIC's are in constant motion."
     domains = by_scale(("gridworld",), ("walker", "quadruped"), ("walker", "quadruped"))
     seeds = by_scale(1, 3, 3)
-    methods = ("diayn", "cic")
+    pretrainings = {TITLES[method]: {"objective": method} for method in ("diayn", "cic")}  # noqa: RUF012
     measurements = {"static": measure_motion}  # noqa: RUF012
 
     def runs(self, setup: ExperimentSetup) -> list[PlannedRun]:
         if setup.domain is not None and setup.domain not in BODIES:
             raise UserError(f"the experiment static does not support {setup.domain}: choose one of {', '.join(BODIES)}")
-        return [
-            pretrain(setup, TITLES[method], domain, seed, method)
-            for domain, seed in self.domains_and_seeds(setup)
-            for method in self.methods
-        ]
+        return super().runs(setup)
 
     def result(self, found: ExperimentRuns) -> ExperimentResult:
-        looks, labels = styles(found.variants), found.labels
         panels, lines, parts = [], [], []
         for domain in dict.fromkeys(member.domain for member in found.members):
             for key, what in MOTIONS.items():
                 means = {v: [_mean(m, key) for m in _measured(found, v, domain)] for v in found.variants}
                 texts = {variant: mean_text(values) for variant, values in means.items()}
-                panels.append(dots_panel(words(domain), means, looks, what, labels=labels))
+                panels.append(dots_panel(found, words(domain), means, what))
                 lines.append([domain, what, *texts.values()])
                 parts.append(f"{domain}, {what.lower()}: {', '.join(f'{v} {text}' for v, text in texts.items())}")
         caption = (
