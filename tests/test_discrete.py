@@ -262,6 +262,16 @@ def test_a_run_with_discrete_actions_resumes_bit_exactly(kind: str, tmp_path: Pa
     assert (part.path / "metrics.jsonl").read_bytes() == (whole.path / "metrics.jsonl").read_bytes()
 
 
+def test_worker_processes_step_environments_with_discrete_actions() -> None:
+    env = cic.envs.make("gymnasium:CartPole-v1", num_envs=2, workers=1)
+    try:
+        assert env.spaces == Spaces(4, 2, (2,))
+        env.reset(seed=0)
+        assert np.isfinite(env.step(np.eye(2, dtype=np.float32)).obs).all()
+    finally:
+        env.close()
+
+
 def test_the_recommended_learner_is_replaced_and_keeps_shared_settings() -> None:
     from cic.training.settings import pretrain_defaults
 

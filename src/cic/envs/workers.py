@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector.utils import CloudpickleWrapper
 
+from cic.core.action_spaces import choices
 from cic.core.config import require
 from cic.core.errors import UserError
 from cic.core.imports import imported
@@ -58,8 +59,8 @@ class WorkerEnv(VectorEnv):
             self.close_extras()
             raise
         layout = self._layout = Layout.from_json(abouts[0]["layout"], name)
-        obs, action = abouts[0]["sizes"]
-        super().__init__(name, obs, action, num_envs, *flat_bounds(layout.observation))
+        obs, action, *_ = abouts[0]["sizes"]
+        super().__init__(name, obs, action, num_envs, *flat_bounds(layout.observation), choices(layout.action))
         self.domain, self.task, self.tasks, self.coverage = name, None, (), None
         self.episode_length, self.exact_state = abouts[0]["episode_length"], abouts[0]["exact_state"]
 
