@@ -185,6 +185,7 @@ def continuing(
 ) -> FinetuneSettings[Any]:
     """Return the default settings of a finetuning that continues a pre-training with the config `before`."""
     start = finetune_defaults(task, scale or before.scale, learner or before.learner)
+    start = dataclasses.replace(start, normalise_obs=before.normalise_obs)
     if scale is None and start.learner == before.learner:
         return dataclasses.replace(start, learning=inherited(before, start.learning))
     return start
@@ -221,6 +222,8 @@ def _source(path: Path | str, at: int | None, domain: str, given: FinetuneSettin
         raise UserError(
             f"{path} was pre-trained with {config.learner}: omit `learner`, or pre-train with {given.learner}"
         )
+    if config.normalise_obs != given.normalise_obs:
+        raise UserError(f"{path} has `normalise_obs={config.normalise_obs}`: omit `normalise_obs`")
     if config.learning.hidden != given.learning.hidden:
         raise UserError(
             f"{path} has networks of width {config.learning.hidden}, not {given.learning.hidden}: "

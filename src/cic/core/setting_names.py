@@ -9,7 +9,7 @@ from cic.core.errors import UserError
 _NAMES = """
 checkpoint_every compile device env_timeout keep_physics learner learning log_every num_envs objective options replay
 scale seed steps threads update_every wandb wandb_entity wandb_group wandb_project wandb_tags warmup
-workers
+workers normalise_obs
 diagnosed domain pretrain_problems library library_starts library_steps milestones preset
 check_steps critic critic_updates eval_episodes eval_every eval_steps pretrain_seed pretrain_steps pretrained
 prior_data selection skill task

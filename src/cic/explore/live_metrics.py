@@ -34,7 +34,8 @@ class LiveMetrics:
     """Evaluates steps with a copy of the objective, whose running statistics stay unchanged."""
 
     def __init__(self, agent: LoadedAgent, reference: ReferencePaths, seed: int = 0) -> None:
-        self._objective = copy.deepcopy(agent.agent).cpu().eval().objective  # FB's refers to the critic of the agent
+        self._agent = copy.deepcopy(agent.agent).cpu().eval()
+        self._objective = self._agent.objective  # FB's refers to the critic of the agent
         self._kept = {name: value.clone() for name, value in self._objective.named_buffers()}
         self._needs, self._nstep = self._objective.needs, agent.nstep
         rng = np.random.default_rng(seed)
@@ -89,7 +90,7 @@ class LiveMetrics:
             batch = batch.with_extras(path=torch.from_numpy(np.stack(paths)))
         if self._needs.goals:
             batch = batch.with_extras(goal=next_obs, random_goal=next_obs.flip(0))
-        return batch
+        return self._agent.encode(batch, detached=True)
 
 
 def _together(live: Batch, others: Batch) -> Batch:

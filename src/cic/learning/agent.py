@@ -20,7 +20,7 @@ from cic.core.spaces import Layout, flatten_any, leaves
 from cic.core.types import OBSERVED, Array, Batch, Metrics, Spaces
 from cic.learning.compilation import Compiled
 from cic.learning.diagnosis import state_of_policy, state_of_representation
-from cic.learning.encoders import Encoder, Identity
+from cic.learning.encoders import Encoder, Identity, Normaliser
 from cic.learning.learners import Learner, LearnerConfig, get_learner
 from cic.learning.learners.base import Keep, learners_for
 from cic.learning.objectives import Objective, get_objective
@@ -109,6 +109,12 @@ class Agent(nn.Module):
         obs_tensor, skill_tensor = torch.from_numpy(obs.reshape(rows, -1)), torch.from_numpy(skill)
         return obs_tensor.to(self.device), skill_tensor.to(self.device)
 
+    def features(self, obs: Array) -> Tensor:
+        """Return the features (N, dim) of observations (N, obs), on the agent's device and without gradient."""
+        with torch.no_grad():
+            encoded: Tensor = self.encoder(torch.from_numpy(np.ascontiguousarray(obs, np.float32)).to(self.device))
+        return encoded
+
     # ---- learning ----------------------------------------------------------------------------------------------
 
     def update(self, *batches: Batch, intrinsic: bool, actor: bool = True) -> Metrics:
@@ -133,6 +139,11 @@ class Agent(nn.Module):
         metrics["reward/intrinsic" if intrinsic else "reward/task"] = batch.reward.mean()
         metrics["reward/std"] = batch.reward.std(dim=0).mean()
         return metrics
+
+    def observe(self, obs: Array) -> None:
+        """Add observations (N, obs) to the statistics that normalise them, if the agent has any."""
+        if isinstance(self.encoder, Normaliser):
+            self.encoder.observe(torch.from_numpy(obs).to(self.device))
 
     def _prepare(self, batch: Batch) -> Batch:
         """Let the objective sample and compute what its loss and reward share, from features."""
@@ -262,8 +273,11 @@ def build_agent(
     *,
     seed: int = 0,
     device: str = "cpu",
+    normalise_obs: bool = False,
 ) -> Agent:
     """Create an agent for state observations. Its weights are drawn with `seed`."""
+    if normalise_obs and get_objective(objective).uses_units:
+        raise UserError(f"{objective} uses entries of the observation in their own units: omit `normalise_obs`")
     if shared := {f.name for f in fields(options)} & {f.name for f in fields(config)}:
         raise UserError(
             f'objective "{objective}" and learner "{learner}" both have an option "{min(shared)}": rename one of them'
@@ -272,4 +286,5 @@ def build_agent(
     with seeded(seed):  # initialisation uses torch's global generator
         method = get_objective(objective)(spaces, config.hidden, options)
         actor_critic = get_learner(learner).build(config, method.policy_input_dim, spaces.action, method.make_critic)
-    return Agent(spaces, Identity(spaces.obs), method, actor_critic, seed=seed, device=device)
+    encoder = Normaliser(spaces.obs) if normalise_obs else Identity(spaces.obs)
+    return Agent(spaces, encoder, method, actor_critic, seed=seed, device=device)

@@ -206,8 +206,8 @@ def _labelled(loop: Finetuning, steps: int) -> Labelled:
 def _inferred_skill(loop: Finetuning) -> Array | None:
     """The skill that the objective infers from rewards; None if it cannot."""
     agent = loop.agent
-    labelled = loop.replay.recent(loop.step + loop.config.num_envs)
-    skill = agent.objective.infer_skill(*(torch.from_numpy(array).to(agent.device) for array in labelled))
+    obs, reward = loop.replay.recent(loop.step + loop.config.num_envs)
+    skill = agent.objective.infer_skill(agent.features(obs), torch.from_numpy(reward).to(agent.device))
     if skill is None or not bool(torch.isfinite(skill).all()):
         return None
     return np.asarray(skill.detach().cpu().numpy(), np.float32)

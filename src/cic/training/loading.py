@@ -53,6 +53,7 @@ def make_agent(config: Any, spaces: Spaces | None = None) -> Agent:
         config.learning,
         seed=config.seed,
         device=config.device,
+        normalise_obs=config.normalise_obs,
     )
 
 

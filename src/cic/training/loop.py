@@ -279,6 +279,8 @@ class Loop(Generic[C]):
         self.updates += 1
 
     def _store(self, segment: Segment, action: Array) -> None:
+        if self.config.normalise_obs and self.inherited is None and not segment.ending:
+            self.agent.observe(self.obs)
         physics, skill, started = self._physics(), self.skills.current, self.skills.started
         obs, reward, terminated, truncated, info = self.env.step(action)
         done = terminated | truncated

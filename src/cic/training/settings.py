@@ -71,6 +71,10 @@ class LoopConfig(Generic[L]):
     workers: int = 0
     """Processes that step the parallel environments of your own simulator, at most num_envs. With 0, this process steps
     them one after the other. The results are the same."""
+    normalise_obs: bool = False
+    """Divide each entry of the observation by its running standard deviation, after subtracting its mean. Recommended
+    for entries of very different or very large or small size. The statistics are part of the agent; a finetuning keeps
+    those of its pre-training."""
     replay: int = 1_000_000
     """Capacity of the replay buffer in steps."""
     log_every: int = 1_000

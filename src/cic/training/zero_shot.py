@@ -80,8 +80,8 @@ def infer_skill(agent: Agent, labelled: Labelled, task: str) -> Array:
             f"no skill can be inferred: the reward of {task} is {reward[0, 0]:g} at all {len(reward)} labelled states; "
             "label more states"
         )
-    inputs = (torch.from_numpy(np.ascontiguousarray(part)).to(agent.device) for part in (labelled.next_obs, reward))
-    skill = agent.objective.infer_skill(*inputs)
+    rewards = torch.from_numpy(np.ascontiguousarray(reward)).to(agent.device)
+    skill = agent.objective.infer_skill(agent.features(labelled.next_obs), rewards)
     if skill is None or not bool(torch.isfinite(skill).all()):
         raise UserError(
             f"no skill can be inferred from the rewards of {task} at {len(reward)} labelled states: label more of them"
@@ -132,10 +132,10 @@ class _Steering:
     """An agent that acts with the skills towards its goals and ignores the given skill."""
 
     def __init__(self, agent: Agent, wanted: Array) -> None:
-        self.agent, self.wanted = agent, torch.from_numpy(wanted).to(agent.device)
+        self.agent, self.wanted = agent, agent.features(wanted)
 
     def act(self, obs: Array, skill: Array) -> Array:
-        skills = self.agent.objective.goal_skill(torch.from_numpy(obs).to(self.agent.device), self.wanted)
+        skills = self.agent.objective.goal_skill(self.agent.features(obs), self.wanted)
         if skills is None:
             raise UserError("this method has no skill for a goal: choose a run of metra, lsd, csf, fb or hilp")
         return self.agent.act(obs, skills.cpu().numpy())

@@ -194,6 +194,8 @@ class Objective(nn.Module):
     and `run` (other settings, only at the scale `paper`)."""
     scales: ClassVar[dict[str, dict[str, Any]]] = {}
     """Scale → options whose default depends on it, usually through the batch size."""
+    uses_units: ClassVar[bool] = False
+    """Whether options refer to entries of the observation in their own units, so that it cannot be normalised."""
     progress: float = 1.0
     """The fraction of the pre-training that is done, set before each update; for schedules."""
 

@@ -57,6 +57,7 @@ class SSN4HRL(Objective):
     Options = SSN4HRLOptions
     title = "SSN4HRL"
     presets: ClassVar[dict[str, dict[str, Any]]] = {"urlb": {}, "paper": {"skill_dim": 6}}
+    uses_units = True
     options: SSN4HRLOptions
 
     def __init__(self, spaces: Spaces, hidden: int, options: SSN4HRLOptions) -> None:

@@ -60,6 +60,7 @@ class Steer(Objective):
 
     Options = SteerOptions
     title = "Steer"
+    uses_units = True
     options: SteerOptions
     centre: Tensor
     spread: Tensor
