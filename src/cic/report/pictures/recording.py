@@ -133,11 +133,14 @@ def write_filmstrip(
         figure = Figure((len(columns) * width + 1.2, len(rows) * height + 0.7), layout="constrained")
         figure.suptitle(f"{heading}. Time runs from left to right; pale: the {before} before.", x=0.01, ha="left")
         axes = figure.subplots(len(rows), len(columns), squeeze=False)
+        for axis, steps in zip(axes[0], columns, strict=True):
+            axis.set_title(recording.time(steps[-1]))
         for line, (title, (index, tint)) in zip(axes, rows.items(), strict=True):
-            line[0].set_ylabel("\n".join(textwrap.wrap(title, 16)), color=tint, rotation=0, ha="right", va="center")
+            line[0].set_ylabel("\n".join(textwrap.wrap(title, 16)), rotation=0, ha="right", va="center")
+            line[0].spines["left"].set(color=tint, linewidth=5)
             for axis, steps in zip(line, columns, strict=True):
                 axis.imshow(recording.frame(index, steps, plain=False))
-                axis.set(xticks=[], yticks=[], title=recording.time(steps[-1]) if line is axes[0] else "")
+                axis.set(xticks=[], yticks=[])
                 tick()
         figure.savefig(out, dpi=100)
 
