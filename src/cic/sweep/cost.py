@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import tempfile
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +65,8 @@ def seconds_per_step(config: LoopConfig[Any]) -> float:
     steps = warm + _UPDATES * min(config.update_every, config.steps)
     short: dict[str, Any] = {"steps": steps, "warmup": warm, "compile": "off", "wandb": False, "replay": 2 * steps}
     short |= {"log_every": max(config.num_envs, (steps - warm) // 4), "checkpoint_every": steps}
-    with tempfile.TemporaryDirectory(prefix="cic-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="cic-") as scratch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # so short a run learns nothing
         path = Path(scratch, "run")
         if isinstance(config, FinetuneSettings):
             search = dataclasses.replace(config.selection, search="fixed")
