@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from .campaign import Campaign
-from .injections import KINDS
+from .injections import COSTLY, KINDS
 
 
 def main() -> int:
@@ -27,7 +27,7 @@ def main() -> int:
     given = parser.parse_args()
     if given.count is None and given.minutes == float("inf"):
         parser.error("one of --minutes and --count is required")
-    kinds = [kind for kind in KINDS if given.only in kind]
+    kinds = [kind for kind in KINDS if given.only in kind and (given.only or kind not in COSTLY)]
     if not kinds:
         parser.error(f"--only must be part of a name: {', '.join(KINDS)}")
     with tempfile.TemporaryDirectory(dir=given.home, prefix="faults-") as home:

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,13 @@ import numpy as np
 from cic.learning.objectives import objectives
 
 from .cases import Case, Scenario
-from .folders import finetune, pretrain
-from .injections import KINDS
+from .folders import CHECKED, LIBRARY, extend, finetune, pretrain
+from .injections import COSTLY, KINDS
 from .processes import FINE, live, preload
+
+PHASES = ("pretrain", "library", "finetune", "checked", "extended")
+"""library: skills are recorded at the end; checked: with that library, relabelled pre-training data and the comparison
+at the end; extended: a finished run is made longer."""
 
 
 @dataclass
@@ -42,7 +46,7 @@ class Table:
 class Campaign:
     """Undisturbed runs are made once each, in `home`."""
 
-    def __init__(self, home: Path, kinds: Sequence[str] = tuple(KINDS)) -> None:
+    def __init__(self, home: Path, kinds: Sequence[str] = tuple(kind for kind in KINDS if kind not in COSTLY)) -> None:
         self.home, self._kinds = home, kinds
         self._names = [name for name, _ in objectives() if name != "ddpg"]  # it has no reward of its own
         preload()
@@ -53,7 +57,7 @@ class Campaign:
         kind = self._kinds[seed % len(self._kinds)]
         objective, num_envs = str(rng.choice(self._names)), int(rng.integers(1, 3))
         domain = "point_mass" if rng.random() < 0.2 else "gridworld"
-        phase = "pretrain" if domain == "point_mass" or rng.random() < 0.5 else "finetune"
+        phase = "pretrain" if domain == "point_mass" else str(rng.choice(PHASES))
         return kind, self.scenario(objective, phase, domain, num_envs), rng
 
     @functools.cache  # noqa: B019  one campaign per process
@@ -62,16 +66,23 @@ class Campaign:
         folder = self.home / "references" / name.replace(" ", "-")
         folder.mkdir(parents=True)
 
-        def start(path: Path) -> Any:
-            if phase == "pretrain":
-                return pretrain(path, objective, domain, num_envs=num_envs)
-            source = self.home / "references" / f"{objective}-source"
-            return finetune(path, source, num_envs=num_envs)
-
-        if phase == "finetune" and not (source := self.home / "references" / f"{objective}-source").exists():
-            self._undisturbed(lambda: pretrain(source, objective))
+        source = self.home / "references" / f"{objective}-source"
+        if phase in ("finetune", "checked") and not source.exists():
+            self._undisturbed(lambda: pretrain(source, objective, **LIBRARY))
+        short = source.with_name(f"{objective}-short")
+        if phase == "extended" and not short.exists():
+            self._undisturbed(lambda: pretrain(short, objective))
+        starts: dict[str, Callable[[Path], Any]] = {
+            "pretrain": lambda path: pretrain(path, objective, domain, num_envs=num_envs),
+            "library": lambda path: pretrain(path, objective, domain, num_envs=num_envs, **LIBRARY),
+            "finetune": lambda path: finetune(path, source, num_envs=num_envs),
+            "checked": lambda path: finetune(path, source, num_envs=num_envs, **CHECKED),
+            "extended": lambda path: extend(path, short),
+        }
+        start = starts[phase]
         self._undisturbed(lambda: (folder / "events").write_text(str(_count(lambda: start(folder / "run")))))
-        return Scenario(name, folder / "run", start, int((folder / "events").read_text()))
+        events = int((folder / "events").read_text())
+        return Scenario(name, folder / "run", start, events, start if phase == "extended" else None)
 
     def _undisturbed(self, action: Any) -> None:
         end = live(action, self.home / "said")
@@ -83,7 +94,8 @@ class Campaign:
         kind, scenario, rng = self.draw(seed)
         home = Path(tempfile.mkdtemp(prefix=f"{seed}-", dir=self.home))
         try:
-            wrong = KINDS[kind](Case(scenario, home, rng))
+            here = scenario.resume is None and rng.random() < 0.2
+            wrong = KINDS[kind](Case(scenario, home, rng, here))
         except Exception as error:  # such as a folder that is not as it should be; the campaign goes on
             wrong = f"{type(error).__name__}: {error}"
         finally:

@@ -29,6 +29,8 @@ class Scenario:
     reference: Path
     start: Callable[[Path], Any]
     events: int
+    resume: Callable[[Path], Any] | None = None
+    """How to continue it, if not with `cic.resume`."""
 
 
 @dataclass
@@ -38,6 +40,10 @@ class Case:
     scenario: Scenario
     home: Path
     rng: Rng
+    here: bool = False
+    """Whether the run is started with `--out .` in a folder of the user's, with hidden folders of their own."""
+
+    _made: bool = False
 
     @property
     def path(self) -> Path:
@@ -45,11 +51,23 @@ class Case:
 
     def go(self) -> Any:
         """Begin the run, or continue it."""
-        if (self.path / "config.json").exists():
-            return api.resume(self.path, quiet=True)
-        return self.scenario.start(self.path)
+        path = self.path
+        if self.here and self.path.exists():
+            os.chdir(self.path)
+            path = Path()
+        if self.scenario.resume is not None:
+            return self.scenario.resume(path)
+        if (path / "config.json").exists():
+            return api.resume(path, quiet=True)
+        return self.scenario.start(path)
 
     def live(self, *faults: Callable[[], Any]) -> End:
+        if self.here and not self._made:
+            self._made = True
+            for name in OWN_FILES:
+                (self.path / name).parent.mkdir(parents=True, exist_ok=True)
+                (self.path / name).write_text("mine")
+
         def action() -> None:
             for fault in faults:
                 fault()
@@ -73,6 +91,8 @@ class Case:
     def difference(self, *, saved_between: bool = False) -> str:
         """With `saved_between` the last checkpoint but one may be another: a run that is stopped saves where it is."""
         got, expected = contents(self.path), contents(self.scenario.reference)
+        if self._made and [got.pop(name, b"") for name in OWN_FILES] != [b"mine"] * len(OWN_FILES):
+            return "files of the user's were changed"
         if saved_between:
             last = f"checkpoints/{newest(self.scenario.reference).name}/"
             got, expected = (
@@ -96,6 +116,8 @@ def sentence(end: End, *codes: int) -> str:
     return f"ended with {end.code}: {end.said[-600:]}"
 
 
+OWN_FILES = (".library/x", ".2024/x", ".checkpoints/000000006/x", "notes/x")
+"""Files of the user's in a folder in which a run is started with `--out .`."""
 OPERATIONS: list[tuple[Any, str, int]] = [
     (os, "open", 40),
     (os, "fsync", 60),

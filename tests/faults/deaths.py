@@ -10,9 +10,9 @@ from typing import Any
 
 from cic.runs import storage
 
-from .cases import OPERATIONS, Case, sentence
-from .folders import newest
-from .processes import FINE, STOPPED, at_event, at_operation, kill
+from .cases import OPERATIONS, Case, Scenario, sentence
+from .folders import newest, pretrain
+from .processes import FINE, STOPPED, at_event, at_operation, kill, live
 
 
 def killed_at_any_moment(case: Case) -> str:
@@ -61,3 +61,21 @@ def signalled(case: Case) -> str:
         if status["state"] != "interrupted" or int(newest(case.path).name) != status["step"]:
             return f"it says that it saved, but {status}"
     return case.to_the_end(saved_between=True)
+
+
+def compiled(case: Case) -> str:
+    """SIGKILL of a run whose updates are compiled; the reference is compiled too."""
+    reference = case.home.parent / "compiled-reference"
+
+    def start(path: Path) -> None:
+        pretrain(path, "cic", compile="on")
+
+    scenario = Scenario("compiled", reference, start, 1)
+    if not reference.exists():
+        first = live(lambda: start(reference), case.home / "said", 300)
+        if wrong := sentence(first, FINE):
+            return wrong
+    own = Case(scenario, case.home, case.rng)
+    number = int(case.rng.integers(2, 20))
+    killed = own.live(lambda: at_operation(storage, "save_arrays", number, lambda *_: kill(), "after"))
+    return sentence(killed, FINE, -signal.SIGKILL) or own.to_the_end()

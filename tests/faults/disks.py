@@ -8,8 +8,10 @@ import shutil
 import time
 from typing import Any
 
+import safetensors.numpy
+import safetensors.torch
+
 from cic import api
-from cic.runs import storage
 
 from .cases import OPERATIONS, Case, sentence
 from .folders import contents
@@ -101,7 +103,8 @@ def failing_read(case: Case) -> str:
     case.stop()
     number = int(case.rng.choice([errno.EIO, errno.EACCES]))
     count = int(case.rng.integers(1, 16))
-    owner, name = [(os, "open"), (storage, "load_arrays"), (storage, "load_tensors")][case.rng.integers(3)]
+    readers = [(os, "open"), (safetensors.numpy, "load_file"), (safetensors.torch, "load_file")]
+    owner, name = readers[case.rng.integers(3)]
     before = sorted(folder.name for folder in (case.path / "checkpoints").iterdir())
 
     def fail(*args: Any) -> None:

@@ -37,6 +37,11 @@ FINETUNE: dict[str, Any] = {
     "eval_every": 14,
     "eval_episodes": 1,
 }
+LIBRARY: dict[str, Any] = {"steps": 36, "library": 2, "library_starts": 2, "library_steps": 3}
+"""A pre-training that records its skills at the end."""
+CHECKED: dict[str, Any] = {"prior_data": 0.5, "check_steps": 6}
+"""A finetuning with everything that it can take from a pre-training."""
+LONGER = 48
 TASK = "gridworld-reach_top_left"
 OWN: dict[str, dict[str, Any]] = {"cic": {"skill_dim": 4, "skill_every": 5}, "diayn": {"skill_dim": 4}}
 
@@ -47,6 +52,15 @@ def pretrain(path: Path, objective: str = "cic", domain: str = "gridworld", **se
 
 def finetune(path: Path, source: Path, **settings: Any) -> Path:
     return api.finetune(source, TASK, out=path, quiet=True, **FINETUNE | settings).path
+
+
+def extend(path: Path, source: Path) -> None:
+    """Make a copy of a finished run longer, or continue that."""
+    if not path.exists():
+        shutil.copytree(source, path.with_name("copy"))
+        path.with_name("copy").rename(path)
+    planned = json.loads((path / "config.json").read_text())["config"]["steps"]
+    api.resume(path, steps=LONGER if planned < LONGER else None, quiet=True)
 
 
 def stopped(finished: Path, path: Path) -> Path:

@@ -29,7 +29,19 @@ ODD: list[Any] = [
     ),
     *(0.0, -0.5, 0.5, 1e-300, 1e9, 1e300, float("nan"), float("inf"), float("-inf")),
     *("", "x", "cpu", "cuda", "meta", "../../x", "/etc/passwd", "\x00", "\x1b[2J", "a" * 10_000, "gymnasium:os:x-v0"),
-    *("walker", "gridworld-reach_top_left", "gymnasium:Pendulum-v1", "rnd", "ddpg", "sac", "td3"),
+    *(
+        "[/red]",
+        "[bold",
+        "<b>",
+        "walker",
+        "gridworld-reach_top_left",
+        "gymnasium:Pendulum-v1",
+        "rnd",
+        "ddpg",
+        "sac",
+        "td3",
+    ),
+    *("[/red]", "[bold", "<b>"),
     *([], [1], [[]], ["x"], [0.5] * 4, [None], list(range(1000)), {}, {"a": 1}, {"__class__": "x"}),
 ]
 

@@ -35,7 +35,12 @@ def preload() -> None:
     import cic.envs.gridworld
     import cic.envs.gym
     import cic.envs.suite.point_mass
-    import cic.report.skills  # noqa: F401
+    import cic.explore.agent_pool
+    import cic.export
+    import cic.report
+    import cic.report.film
+    import cic.report.skills
+    import cic.sweep.driver  # noqa: F401
 
     torch.set_num_threads(1)
     origin = api.provenance("cpu")
@@ -100,6 +105,8 @@ def _ended(action: Callable[[], Any]) -> int:
         sys.setprofile(None)
         _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))  # what is said is no file of the run
+        if isinstance(error, SystemExit):
+            return int(error.code or 0)
         if isinstance(error, UserError):
             print(f"cic: {error}", flush=True)
             return MISTAKE

@@ -66,7 +66,7 @@ def forged(case: Case) -> str:
         forge_state(newest(case.path), lambda state: mutate(state, case.rng))
     else:
         name = str(case.rng.choice(["agent", "optimisers", "replay", "env", "loop", "batches", "coverage"]))
-        forge_arrays(newest(case.path), name, lambda arrays: _change_array(arrays, case.rng))
+        forge_arrays(newest(case.path), name, lambda arrays: change_array(arrays, case.rng))
 
     def resume() -> None:
         compilation.wanted = lambda *_: False  # which takes long
@@ -85,7 +85,7 @@ def forged(case: Case) -> str:
     return ""
 
 
-def _change_array(arrays: dict[str, Any], rng: Rng) -> None:
+def change_array(arrays: dict[str, Any], rng: Rng) -> None:
     if not arrays:
         return
     name = str(rng.choice(sorted(arrays)))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
+import gc
 import io
+import os
 import socket
 import threading
 import warnings
@@ -16,11 +19,14 @@ from typing import Any
 
 from cic.core.config import with_fields
 from cic.core.errors import UserError
+from cic.explore.access import checked_requests
 from cic.explore.agent_pool import AgentPool, ExploreOptions
 from cic.explore.loaded_agent import LoadedAgent, available_agents
 from cic.explore.viewer import Viewer
 
 TRIED_PORTS = 100
+_MEMORY_SECONDS = 1.0
+"""Time after a page was closed until its memory is returned, in which its thread ends."""
 
 
 def free_port(host: str, wanted: int) -> int:
@@ -46,6 +52,7 @@ class Explorer:
     def __init__(self, pool: AgentPool, host: str, port: int) -> None:
         self._pool, self._host, self._viewers = pool, host, dict[int, Viewer]()
         self._lock = threading.Lock()
+        self._cleaning: threading.Timer | None = None
         viser = _viser()
         # the page may close while its thread sends a message
         warnings.filterwarnings("ignore", message="Queued a .* on a closed connection")
@@ -55,7 +62,7 @@ class Explorer:
                 """Refuse the request of a page to open a public tunnel to this machine."""
                 return None
 
-        with _quiet():
+        with _quiet(), checked_requests(host):
             self._server = Server(host=host, port=free_port(host, port), label="cic explore", verbose=False)
         self._server.gui.configure_theme(show_logo=False, show_share_button=False, brand_color=(30, 110, 160))
         self._server.scene.world_axes.visible = False
@@ -102,6 +109,10 @@ class Explorer:
         """Remove a viewer whose environments are closed."""
         with self._lock:
             self._viewers.pop(viewer.client.client_id, None)
+            if self._cleaning is None or not self._cleaning.is_alive():
+                self._cleaning = threading.Timer(_MEMORY_SECONDS, return_memory)
+                self._cleaning.daemon = True
+                self._cleaning.start()
 
     def close(self) -> None:
         viewers = self.viewers
@@ -110,6 +121,8 @@ class Explorer:
         self._pool.close()
         for viewer in viewers:
             viewer.join(5.0)
+        if self._cleaning is not None:
+            self._cleaning.cancel()
         with _quiet():
             self._server.stop()
 
@@ -160,6 +173,18 @@ def explore(
     if skill is not None:
         pool.options = replace(pool.options, skill=agent.space.check(skill))
     return Explorer(pool, host, port)
+
+
+def return_memory() -> None:
+    """Free what closed pages occupied, which takes Python and the C library much longer by themselves.
+
+    A page and its viewer refer to each other, with megabytes of meshes, and Python looks for such cycles the less often
+    the more objects there are. The C library keeps freed memory of threads that have ended.
+    """
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
+    if trim is not None:  # glibc
+        trim(0)
 
 
 def _viser() -> Any:

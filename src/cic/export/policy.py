@@ -45,7 +45,7 @@ class Policy(nn.Module):
         self.encoder: Encoder = agent.encoder
         self.objective, self.learner = agent.objective, agent.learner
         self._generator = agent.generator
-        chosen = torch.zeros(0) if agent.skill is None else torch.from_numpy(agent.skill)
+        chosen = torch.zeros(0) if agent.skill is None else torch.tensor(agent.skill)
         self.register_buffer("skill", chosen)
         self.fixed = len(chosen) == agent.objective.skills.dim
         self.action: ActionSpace | None = None if layout is None else layout.action
