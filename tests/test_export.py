@@ -286,6 +286,32 @@ def test_a_finetuned_policy_has_its_skill_built_in(run: Path, tmp_path: Path) ->
     assert (action != agent.act(obs[0])).any(), "it explores"
 
 
+def test_policy_of_a_finetuned_run_without_skills(tmp_path: Path) -> None:
+    tuned = cic.finetune(None, "gridworld-reach_top_left", out=tmp_path / "tuned", steps=110, num_envs=1, **SMALL).path
+    file, names = export_policy(tuned, tmp_path / "policy")
+    obs = np.random.default_rng(0).uniform(-1, 1, (5, 2)).astype(np.float32)
+    assert names == ["obs"]
+    np.testing.assert_allclose(outputs(file, {"obs": obs}), cic.load(tuned).act(obs), atol=1e-6)
+
+
+def test_export_that_is_killed_leaves_no_incomplete_dataset(
+    experience: Experience, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved, save = [], np.savez_compressed
+
+    def fail(*args: Any, **arrays: Any) -> None:
+        saved.append(args)
+        if len(saved) == 2:
+            raise KeyboardInterrupt
+        save(*args, **arrays)
+
+    monkeypatch.setattr(np, "savez_compressed", fail)
+    with pytest.raises(KeyboardInterrupt):
+        write_exorl(experience, tmp_path)
+    assert not list(tmp_path.rglob("buffer"))
+    assert len(list(write_exorl(experience, tmp_path).iterdir())) == len(experience.episodes)
+
+
 # ---- the command -----------------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,9 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
 from cic.core.errors import UserError
 from cic.export import export_data, export_policy
 from cic.sweep.command import sweep
@@ -122,14 +125,15 @@ def disturbed_export(case: Case) -> str:
     whole, out = case.home / "whole", case.home / "out"
     wrong = sentence(live(lambda: export(whole), case.home / "said"), FINE, MISTAKE)
     number = int(case.rng.integers(1, 4000))
-    owner, name = [(os, "open"), (os, "replace"), (os, "rename"), (os, "mkdir")][case.rng.integers(4)]
+    writers = [(np, "savez_compressed"), (np, "savez_compressed"), (torch.export, "save"), (os, "replace")]
+    owner, name = [*writers, (os, "rename"), (os, "mkdir"), (Path, "rename")][case.rng.integers(7)]
     deed = kill if case.rng.random() < 0.5 else _fail
 
     def disturb() -> None:
         if deed is kill and case.rng.random() < 0.5:
             at_event(number, kill)
         else:
-            at_operation(owner, name, number % 8 + 1, lambda *_: deed(), str(case.rng.choice(["before", "after"])))
+            at_operation(owner, name, number % 3 + 1, lambda *_: deed(), str(case.rng.choice(["before", "after"])))
 
     end = live(lambda: (disturb(), export(out)), case.home / "said")
     wrong = wrong or sentence(end, FINE, MISTAKE, -signal.SIGKILL)

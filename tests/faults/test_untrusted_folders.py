@@ -22,7 +22,7 @@ from cic.core.errors import UserError
 from cic.core.types import Spaces
 from cic.learning.replay import Replay
 from cic.runs.folder import Run
-from cic.training.checkpoint_checks import require_replay
+from cic.runs.replay_arrays import require_replay
 
 from .folders import PRETRAIN, finetune, forge, forge_arrays, forge_state, newest, pretrain, seal, stopped
 
@@ -91,7 +91,7 @@ def test_no_command_imports_what_a_run_names(skills: Path, tmp_path: Path, paylo
 def test_export_makes_no_environment(skills: Path, tmp_path: Path, payload: Path, format: Any) -> None:
     path = hostile(skills, tmp_path / "run")
     if format == "exorl":
-        with pytest.raises(UserError, match=r"does not fit its config.json \(task_rewards"):
+        with pytest.raises(UserError, match=r"does not fit its config.json \(it has rewards"):
             cic.export_data(path, tmp_path / "out")
     else:
         cic.export_policy(path, tmp_path / "out")

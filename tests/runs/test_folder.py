@@ -15,9 +15,12 @@ import pytest
 import torch
 
 from cic.core.errors import UserError
+from cic.core.types import Spaces
+from cic.learning.replay import Replay
 from cic.runs.folder import FORMAT, Checkpoint, Inheritance, ReplayUnusable, Run
 from cic.runs.jsonl_log import JsonlLog
-from cic.runs.storage import partial, read_tensors
+from cic.runs.names import partial
+from cic.runs.untrusted import read_tensors
 
 
 @pytest.fixture
@@ -29,7 +32,10 @@ def run(tmp_path: Path) -> Run:
 
 def save(run: Run, step: int) -> None:
     weights = {"w": torch.full((2,), float(step))}
-    run.save_checkpoint(step, {"agent": weights, "optimisers": {}}, {"replay": {"obs": np.ones(3)}}, {"step": step})
+    replay = Replay(Spaces(3, 2), 0, capacity=8)
+    one = np.ones((1, 3), np.float32), np.zeros((1, 0), np.float32), np.ones((1, 2), np.float32)
+    replay.add(*one, np.array([step], np.float32), np.zeros(1, np.bool_))
+    run.save_checkpoint(step, {"agent": weights, "optimisers": {}}, {"replay": replay.state()}, {"step": step})
 
 
 def load(run: Run) -> Checkpoint | None:
@@ -270,7 +276,7 @@ def test_replay_is_the_newest_intact_one(run: Run) -> None:
     save(run, 200)
     damage(run.checkpoints()[-1], "replay.safetensors")
     with pytest.warns(UserWarning, match=r"000000200 is damaged.*using .*000000100 instead"):
-        assert run.replay()["obs"].tolist() == [1, 1, 1]
+        assert run.replay()["reward"].tolist() == [[100]]
     damage(run.checkpoints()[0], "replay.safetensors")
     with pytest.warns(UserWarning, match="000000200"), pytest.raises(ReplayUnusable, match="000000100 is damaged"):
         run.replay()

@@ -158,10 +158,7 @@ def _of_run(run: Run) -> tuple[str, Iterator[Episode]]:
     """The environment of a run and the complete episodes in its replay."""
     environment = str(run.config.get("domain") or run.config.get("task"))
     known = envs.domains().get(environment if ":" in environment else environment.partition("-")[0])
-    try:
-        replay = Replay.load(run.replay())
-    except (KeyError, ValueError, IndexError) as error:
-        raise UserError(f"the replay of {run.path} cannot be read: {error}") from None
+    replay = Replay.load(run.replay())
     tasks = known.tasks if known is not None and len(known.tasks) == replay.task_rewards.shape[1] else ()
     return environment, replay.episodes(tasks)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +13,27 @@ from cic.core.errors import UserError
 from cic.data.exorl import REWARD
 from cic.export.episodes import Experience
 from cic.learning.replay import Episode
+from cic.runs.names import partial
 
 
 def write_exorl(experience: Experience, out: Path | str, task: str | None = None) -> Path:
-    """Write the episodes and return their folder. `reward` is that of `task`; by default the environment's."""
+    """Write the episodes and return their folder, which exists only when it is complete.
+
+    `reward` is that of `task`; by default the environment's.
+    """
     domain = experience.environment.partition("-")[0].replace(":", "_").replace("/", "_")
     folder = Path(out) / domain / experience.method / "buffer"
     if folder.exists() and any(folder.iterdir()):
         raise UserError(f"{folder} contains episodes already: choose another `out`")
-    folder.mkdir(parents=True, exist_ok=True)
+    unfinished = partial(folder)
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
     for index, episode in enumerate(experience.episodes):
         arrays: Any = _arrays(episode, task)  # numpy's stubs take names for its own arguments
-        np.savez_compressed(folder / f"episode_{index:06d}_{len(episode)}.npz", **arrays)
-    return folder
+        np.savez_compressed(unfinished / f"episode_{index:06d}_{len(episode)}.npz", **arrays)
+    if folder.exists():
+        folder.rmdir()  # it is empty
+    return unfinished.rename(folder)
 
 
 def _arrays(episode: Episode, task: str | None) -> dict[str, npt.NDArray[Any]]:

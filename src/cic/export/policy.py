@@ -146,14 +146,15 @@ def export_policy(
         raise UserError(f"{path} exists already: choose another `out`")
     inputs, described = _inputs(agent, policy), interface(agent, policy)
     path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".part-{path.name}")
     if format == "onnx":
-        _write_onnx(policy, inputs, described, path)
+        _write_onnx(policy, inputs, described, unfinished)
     else:
         rows = torch.export.Dim("rows")
         shapes = (tuple({0: rows} for _ in inputs),)
         program = torch.export.export(policy, tuple(inputs.values()), dynamic_shapes=shapes)
-        torch.export.save(program, path, extra_files={INTERFACE: json.dumps(described)})
-    return path, list(inputs)
+        torch.export.save(program, unfinished, extra_files={INTERFACE: json.dumps(described)})
+    return unfinished.replace(path), list(inputs)
 
 
 def _write_onnx(policy: Policy, inputs: dict[str, Tensor], described: dict[str, Any], path: Path) -> None:

@@ -43,8 +43,9 @@ from cic.runs.bundled import bundled_agents, locate, refuse_bundled
 from cic.runs.header import FORMAT, current_settings, possible_spaces, read_header
 from cic.runs.jsonl_log import JsonlLog
 from cic.runs.lock import lock_folder
+from cic.runs.replay_arrays import require_replay
 from cic.runs.storage import Damaged, DiskError, read_folder, verify, write_folder, write_json
-from cic.runs.untrusted import Arrays, Tensors, check_folder, read_arrays, read_object, read_tensors
+from cic.runs.untrusted import Arrays, Misfit, Tensors, check_folder, read_arrays, read_object, read_tensors
 
 LIBRARY_LIMIT = 256 << 20  # bytes; the library of 128 skills has a few million
 STEPS_LIMIT = 2 << 30  # bytes; 300,000 steps have about 100 MB
@@ -364,7 +365,12 @@ class Run:
             folder = _first_intact(self.checkpoints()[::-1], "replay")
         except Damaged as error:
             raise ReplayUnusable(str(error)) from None
-        return read_arrays(folder / "replay.safetensors")
+        arrays = read_arrays(folder / "replay.safetensors")
+        try:
+            require_replay(arrays, **({} if self.spaces is None else self.spaces._asdict()))
+        except Misfit as error:
+            raise ReplayUnusable(f"the replay of {self.path} does not fit its config.json ({error})") from None
+        return arrays
 
     def chosen_skill(self) -> Any:
         """The skill that a finetuning has chosen, by the newest checkpoint with an intact state; None if none has."""

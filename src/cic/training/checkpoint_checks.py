@@ -17,28 +17,10 @@ import torch
 
 from cic.core.errors import UserError
 from cic.learning.replay import Replay
-from cic.runs.untrusted import Misfit, require_arrays
+from cic.runs.replay_arrays import require_replay
+from cic.runs.untrusted import Misfit
 
 Arrays = Mapping[str, npt.NDArray[Any]]
-REPLAY = {
-    "obs": "float32 envs filled obs",
-    "action": "float32 envs filled action",
-    "reward": "float32 envs filled",
-    "task_rewards": "float32 envs filled tasks",
-    "physics": "float64? envs filled physics",
-    "terminated": "bool envs filled",
-    "episode_end": "bool envs filled",
-    "valid": "bool envs filled",
-    "skill_started": "bool envs filled",
-    "skill_id": "int64 envs filled",
-    "skills": "float32 rows dim",
-    "written": "int64 envs",
-    "age": "int64 envs",
-    "last_skill": "float32? envs dim",
-    "last_skill_id": "int64 envs",
-    "next_skill_id": "int64 one",
-}
-"""The layout of `Replay.state`, see `require_arrays`; a test compares them."""
 _HEADER = 1 << 20  # bytes of a safetensors file beside its numbers
 _STATE = 512 << 20  # of parts whose sizes only they know
 
@@ -107,26 +89,6 @@ def require_own_replay(given: Arrays, replay: Replay) -> None:
     dim, tasks, physics = replay.skills.shape[1], replay.task_rewards.shape[1], replay.physics.shape[1]
     sizes = {"obs": replay.obs.shape[1], "action": replay.action.shape[1], "tasks": tasks, "physics": physics}
     require_replay(given, replay.slots, envs=replay.num_envs, dim=dim, **sizes)
-
-
-def require_replay(given: Arrays, slots: int | None = None, **sizes: int) -> None:
-    """Require the layout of a replay, and lengths and indices that are possible.
-
-    Args:
-        given: What `Replay.state` returned.
-        slots: The number of records of each environment; by default any.
-        **sizes: The known sizes: `envs`, `obs`, `action`, `tasks`, `physics` and `dim` of skills.
-    """
-    require_arrays(given, REPLAY, one=1, **sizes)
-    written, ids, next_id = given["written"], given["last_skill_id"], int(given["next_skill_id"][0])
-    (num_envs, filled), rows = given["reward"].shape, len(given["skills"])
-    held = np.minimum(written, filled if slots is None else slots)
-    need(num_envs > 0 and rows > 0, "the replay has no environment or no skill")
-    need(bool((written >= 0).all()) and filled == held.max(initial=0), "the replay's lengths contradict each other")
-    need(bool(((given["age"] >= 0) & (given["age"] <= written)).all()), "the replay's ages are impossible")
-    need(next_id >= 0 and bool(((ids >= -1) & (ids < next_id)).all()), "the replay's skills are impossible")
-    beyond = np.arange(filled) >= held[:, None]
-    need(not bool((given["valid"] & beyond).any()), "the replay has samples where nothing was written")
 
 
 def size_limits(agent: Any, replay: Replay, loop: Arrays) -> dict[str, int]:

@@ -20,10 +20,10 @@ from cic.core.spaces import Layout, leaves
 from cic.core.types import Array, Spaces
 from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent, build_agent
-from cic.runs.folder import Run
+from cic.runs.folder import ReplayUnusable, Run
 from cic.runs.storage import load_weights
 from cic.runs.untrusted import Arrays, plain, read_object
-from cic.training.checkpoint_checks import fitting, require_replay, weights_limit
+from cic.training.checkpoint_checks import weights_limit
 from cic.training.preflight import check_device, check_memory, check_numbers
 from cic.training.settings import CONFIGS, config_from_dict
 
@@ -123,11 +123,12 @@ def check_source(run: Run, config: Any, trust: bool) -> None:
 
 def read_replay(run: Run, config: Any) -> Arrays:
     """The arrays of the newest intact replay of a run, for `Replay.load`."""
-    arrays = run.replay()
-    spaces = run.spaces or _built_in_spaces(config.environment)
-    known = {} if spaces is None else spaces._asdict()
-    with fitting(run.path):
-        require_replay(arrays, tasks=len(envs.tasks(config.environment)), **known)
+    arrays, tasks = run.replay(), envs.tasks(config.environment)
+    if arrays["task_rewards"].shape[2] != len(tasks):
+        raise ReplayUnusable(
+            f"the replay of {run.path} does not fit its config.json (it has rewards of "
+            f"{arrays['task_rewards'].shape[2]} tasks, {plain(config.environment)} has {len(tasks)})"
+        )
     return arrays
 
 
