@@ -150,7 +150,9 @@ def test_registered_environment_needs_no_trust(tmp_path: Path) -> None:
     path = pretrain(tmp_path / "run", "rnd", "registered", steps=24)
     assert len(cic.evaluate(path, episodes=1).returns["registered"]) == 1
     envs.registry._OWN.pop("registered")
-    assert cic.load(path).spaces == (3, 1), "a process in which the name is not registered can still load the weights"
+    assert cic.load(path).spaces == Spaces(3, 1), (
+        "a process in which the name is not registered can still load the weights"
+    )
     with pytest.raises(UserError, match="unknown environment"):
         cic.evaluate(path, episodes=1)
 
@@ -244,7 +246,7 @@ def test_run_that_logged_to_wandb_can_be_opened(skills: Path, tmp_path: Path) ->
     path = shutil.copytree(skills, tmp_path / "run")
     (path / "wandb").mkdir()
     (path / "wandb" / "latest-run").symlink_to("run-1")
-    assert cic.load(path).spaces == (2, 2)
+    assert cic.load(path).spaces == Spaces(2, 2)
 
 
 @pytest.mark.parametrize("name", ["config.json", "metrics.jsonl", ".lock", "checkpoints/000000018/state.json"])

@@ -366,8 +366,9 @@ class Run:
         except Damaged as error:
             raise ReplayUnusable(str(error)) from None
         arrays = read_arrays(folder / "replay.safetensors")
+        sizes = {} if self.spaces is None else {"obs": self.spaces.obs, "action": self.spaces.action}
         try:
-            require_replay(arrays, **({} if self.spaces is None else self.spaces._asdict()))
+            require_replay(arrays, **sizes)
         except Misfit as error:
             raise ReplayUnusable(f"the replay of {self.path} does not fit its config.json ({error})") from None
         return arrays
