@@ -2,7 +2,7 @@
 
 All take turns in one process. An episode is timed in pieces, and of each piece the fastest of several rounds counts:
 the trajectories are the same in every round, so what differs is the rest of the machine. Resets are pieces too.
-The bars: one copy 1.3 times dm_control's speed, 16 copies on two cores 1.5 times bare `mj_step` on one.
+The bars: one environment 1.3 times dm_control's speed, 16 environments on two cores 1.5 times bare `mj_step` on one.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def main(names: list[str] | None = None) -> list[Row]:
         f"! marks a missed bar ({SINGLE_BAR} of dm_control, {MANY_BAR} of bare)"
     )
     print(
-        f"{'':22}{'mj_step':>10}{'dm_control':>12}{'one copy':>10}{'of dm_control':>15}{'of bare':>9}"
+        f"{'':22}{'mj_step':>10}{'dm_control':>12}{'one env':>10}{'of dm_control':>15}{'of bare':>9}"
         f"{f'{COPIES} copies':>14}{'of bare':>9}"
     )
     rows = []

@@ -1,6 +1,6 @@
 """The whole pre-training loop beside its two parts that cost: nothing else should.
 
-`update` is timed inside the loop, compiled; `environment` is one step of one copy by itself, resets included. A step of
+`update` is timed inside the loop, compiled; `environment` is a step of one environment, resets included. A step of
 the loop needs half an update and one step of the environment. `loop` is what a step takes, with sampling, acting,
 storing and logging.
 """

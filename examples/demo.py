@@ -2,8 +2,8 @@
 
     make demo        (or: python examples/demo.py --out demo)
 
-The domain is point_mass: a ball in a box, pushed by two actuators. Pre-training never sees a reward. Then each of four
-tasks, "go to that corner", gets a small budget: once to choose a skill and learn on from it, once to learn from zero.
+The domain is point_mass: a ball in a box, pushed by two actuators. Pre-training uses no reward. Then each of four
+tasks, "move to this corner", has a small budget: once to select and finetune a skill, once to train from scratch.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy as np
 import cic
 
 SMALL = {"hidden": 64, "batch": 128, "lr": 1e-3, "log_every": 5_000, "checkpoint_every": 20_000}
-# In eight copies of the environment: 96,000 steps of learning, then 96 skills from five starts for 500 steps each,
-# without updates, to know which way they go. The discriminator's reward makes skills differ; CIC as released pays all
-# of them alike.
+# Eight parallel environments: 96,000 steps of training, then 96 skills from five initial states for 500 steps each,
+# without updates, for the skill library. The discriminator's reward makes skills differ; the released reward of CIC
+# does not depend on the skill.
 LIBRARY = {"library": 96, "library_starts": 5, "library_steps": 500}
 PRETRAIN = {
     **SMALL,
@@ -35,8 +35,8 @@ PRETRAIN = {
     **LIBRARY,
 }
 BUDGET = {**SMALL, "steps": 3_000, "warmup": 400, "update_every": 1}
-# Four skills label states with rewards, the three of the library that look best then are tried; at the end the better
-# of skill and tuned policy is kept.
+# Trials of four skills label states with rewards; then the three skills with the best predicted score are tried. At the
+# end, the better of skill and finetuned policy is kept.
 SEARCH = {
     "search": "library",
     "search_steps": 2_000,
@@ -52,7 +52,7 @@ MARK = "made-by-the-demo"
 
 
 def make_room(out: Path) -> None:
-    """Take away what an earlier demo made there. A folder that is not the demo's is left alone."""
+    """Remove the runs of an earlier demo. Refuse a folder that another program made."""
     if out.exists() and not (out / MARK).is_file() and (not out.is_dir() or any(out.iterdir())):
         raise SystemExit(f"demo: {out} was not made by the demo: choose another --out, or move it away")
     runs = ["skills", *(f"{corner}-{kind}" for corner in CORNERS for kind in ("cic", "scratch"))]

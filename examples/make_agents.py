@@ -1,6 +1,6 @@
-"""Make the agents that ship with the package anew: pre-train each, reduce its run folder, say what it scores.
+"""Create the bundled agents again: pre-train each, reduce its run folder, print its returns.
 
-    python examples/make_agents.py       (half an hour on one core; what is finished in --runs is not trained again)
+    python examples/make_agents.py       (half an hour on one core; finished runs in --runs are not trained again)
 
 What is kept of a run: its config, the last weights with matrices as float16, half of the states of its skill library as
 float16, its result, and made.json: the command, the seed, the date and the returns without finetuning.
@@ -37,7 +37,7 @@ LIMIT = 2_000_000  # bytes, of all agents together
 
 
 def train(name: str, runs: Path) -> Path:
-    """The run folder; one that is finished is taken as it is, one that was stopped goes on."""
+    """Return the run folder. A finished run is not repeated, a stopped one is resumed."""
     out = runs / name
     if (out / "result.json").is_file():
         return out

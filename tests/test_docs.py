@@ -15,34 +15,6 @@ import cic
 from cic import cli
 from cic.commandline.commands import COMMANDS
 
-# Pages that are still to be rewritten: without any `<!-- test: … -->`, they are not checked.
-TODO = {
-    "docs/explanation/architecture.md",
-    "docs/explanation/faults.md",
-    "docs/explanation/learners.md",
-    "docs/explanation/methods/aps.md",
-    "docs/explanation/methods/apt.md",
-    "docs/explanation/methods/becl.md",
-    "docs/explanation/methods/cic.md",
-    "docs/explanation/methods/csf.md",
-    "docs/explanation/methods/dads.md",
-    "docs/explanation/methods/diayn.md",
-    "docs/explanation/methods/disagreement.md",
-    "docs/explanation/methods/fb.md",
-    "docs/explanation/methods/fixed.md",
-    "docs/explanation/methods/hilp.md",
-    "docs/explanation/methods/icm.md",
-    "docs/explanation/methods/lsd.md",
-    "docs/explanation/methods/metra.md",
-    "docs/explanation/methods/proto.md",
-    "docs/explanation/methods/rnd.md",
-    "docs/explanation/methods/smm.md",
-    "docs/explanation/methods/ssn4hrl.md",
-    "docs/explanation/methods/valor.md",
-    "docs/explanation/methods/vic.md",
-    "docs/explanation/methods/visr.md",
-    "docs/explanation/speed.md",
-}
 SLOW_FOLDERS = ("docs/explanation/methods/",)
 """Pages with one training each. tests/objectives trains the same methods in `make test`."""
 
@@ -73,6 +45,12 @@ FORBIDDEN = {
 }
 _FORBIDDEN = re.compile(rf"\b(?:{'|'.join(FORBIDDEN)})\b", re.IGNORECASE)
 SOURCE = ROOT / "src" / "cic"
+OTHER_TEXTS = [
+    *(ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY")),
+    *sorted((ROOT / "results").rglob("*.md")),
+    *sorted((ROOT / "benchmarks").glob("*.md")),
+    *sorted((ROOT / "examples").glob("*.py")),
+]
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 FLAGS_OF_OTHERS = {("sweep/ray_executor.py", "--address"), ("report/study_data.py", "--out")}
 """An option of Ray's own command, and a flag that is removed from the command in a run's record."""
@@ -80,8 +58,7 @@ FLAGS_OF_OTHERS = {("sweep/ray_executor.py", "--address"), ("report/study_data.p
 _FENCED = re.compile(r"^([ ]*)```.*?^\1```$", re.DOTALL | re.MULTILINE)
 
 
-REWRITTEN = [page for page in PAGES if name(page) not in TODO or "<!-- test: " in page.read_text(encoding="utf-8")]
-EXECUTED = [page for page in REWRITTEN if blocks_of(page)]
+EXECUTED = [page for page in PAGES if blocks_of(page)]
 FAST = [page for page in EXECUTED if not name(page).startswith(SLOW_FOLDERS)]
 SLOW = [page for page in EXECUTED if page not in FAST or any(block.slow for block in blocks_of(page))]
 
@@ -103,7 +80,7 @@ def check_blocks(page: Path, folder: Path, slow: bool) -> None:
         assert output == block.code or matches(block.code, output), f"{name(page)}:{block.line}"
 
 
-@pytest.mark.parametrize("page", REWRITTEN, ids=name)
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_marks_of_blocks_are_valid(page: Path) -> None:
     for block in blocks_of(page):
         where = f"{name(page)}:{block.line}"
@@ -138,7 +115,7 @@ def test_commands_and_flags_exist(capsys: pytest.CaptureFixture[str]) -> None:
                 assert used <= flags[words[1]] | {"--help", "--help-all"}, f"{name(page)}: {command}"
 
 
-@pytest.mark.parametrize("page", REWRITTEN, ids=name)
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_lines_are_short(page: Path) -> None:
     text = _FENCED.sub(lambda found: "\n" * found[0].count("\n"), page.read_text(encoding="utf-8"))
     long = [
@@ -150,7 +127,7 @@ def test_lines_are_short(page: Path) -> None:
 
 
 def test_language_of_the_documentation() -> None:
-    assert not [found for page in REWRITTEN for found in forbidden(page)]
+    assert not [found for page in (*PAGES, *OTHER_TEXTS) for found in forbidden(page)]
 
 
 def test_language_of_the_source() -> None:

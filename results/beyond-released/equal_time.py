@@ -1,4 +1,4 @@
-"""The same at equal CPU time: finetunings with prior data take longer, so they are read at 25,000 of 30,000 steps.
+"""Scores at equal CPU time: finetunings with relabelled replay take longer, so 25,000 of 30,000 steps are used.
 
 python results/beyond-released/equal_time.py   # from the tables that are here
 """
@@ -20,7 +20,7 @@ NAMES = {("entropy", 0.0): "released", ("entropy", 0.5): "released, relabelled r
 
 
 def scores(least: int) -> dict[str, dict[str, list[float]]]:
-    """Variant → task → scores of all seeds; of those with prior data at the step `least`, of the others at the end."""
+    """Variant → task → scores of all seeds; with relabelled replay at the step `least`, without at the end."""
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for run in records.read_study(HERE):
         assert isinstance(run, records.RunRecord), run
@@ -40,7 +40,7 @@ def iqm(found: dict[str, list[float]], rng: np.random.Generator | None = None) -
 if __name__ == "__main__":
     for least in (25_000, 30_000):
         found = scores(least)
-        print(f"with prior data at {least:,} steps, released at 30,000:")
+        print(f"with relabelled replay at {least:,} steps, released at 30,000:")
         for name, mine in found.items():
             rng = np.random.default_rng(0)
             apart = [iqm(mine, rng) - iqm(found["released"], rng) for _ in range(2000)]

@@ -1,10 +1,10 @@
-"""What a CPU-hour buys: named variants of pre-training and finetuning, tried on seeds that no reported table uses.
+"""Named variants of pre-training and finetuning, tried on seeds that no reported table uses.
 
 python results/laptop-scale/explore.py RUNS walker 100 eight:default eight:early …  # pre-training:finetuning
 python results/laptop-scale/explore.py --table
 
 Not here any more: sphere… in the log, the preset `distinct` as it was at d4f555d, and direction…, trials on the way to
-what it is (results/beyond-released says what they were).
+what it is (see results/beyond-released).
 
 Each finished finetuning adds a line to log.jsonl beside this file: its curve, and the CPU time of both phases, measured
 beside whatever else ran. What is there is not run again.
@@ -47,7 +47,7 @@ PRETRAIN: dict[str, dict[str, Any]] = {
     "distinct": {"preset": "distinct"},
     "released": {"normaliser": "variance", "library": 0},
 }
-PLAIN = {"prior_data": 0.0}  # none of them but the last learned from what pre-training saw
+PLAIN = {"prior_data": 0.0}  # only the last one uses relabelled replay
 BEFORE = {**PLAIN, "search": "paper", "update_every": 2, "batch": 256}
 FINETUNE: dict[str, dict[str, Any]] = {
     "default": {**BEFORE, "warmup": 4_000},  # laptop as it was

@@ -1,4 +1,4 @@
-"""Weights and data apart: finetunings without pre-trained weights that learn from what a pre-training saw.
+"""Weights and data separately: finetunings from initial weights with relabelled replay of a pre-training.
 
 python results/main-laptop/apart.py OUT BARE DATA TASK …   # into OUT; each finished one adds a line to apart.jsonl
 

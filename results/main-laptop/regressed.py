@@ -1,4 +1,4 @@
-"""How well a finetuning told the rewards of its prior data: their correlation with what the task would have paid.
+"""Correlation of the predicted rewards of relabelled replay with the true task rewards.
 
 python results/main-laptop/regressed.py RUNS DOMAIN METHOD …   # of finished runs, with their replays and checkpoints
 

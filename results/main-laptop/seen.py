@@ -1,4 +1,4 @@
-"""What a pre-training saw of the tasks, and whether what it is finetuned to follows from that.
+"""Task rewards in the pre-training data, and their correlation with the finetuned scores.
 
 python results/main-laptop/seen.py RUN …          # of finished pre-trainings, with their replay; added to seen.jsonl
 python results/main-laptop/seen.py --table DOMAIN  # beside the finetuned scores of the runs that are here

@@ -1,6 +1,6 @@
-"""What a method's own reward pays at the end of its pre-training: for what it saw itself, and for what RND saw.
+"""The intrinsic reward of a method at the end of its pre-training, on its own data and on RND's data.
 
-python results/main-laptop/pays.py RUNS DOMAIN SEED METHOD …   # of finished pre-trainings; added to pays.jsonl
+python results/main-laptop/own_rewards.py RUNS DOMAIN SEED METHOD …   # writes own_rewards.jsonl
 
 Written for the code at commit 1c94153: it uses internals of training.
 
@@ -23,7 +23,7 @@ from cic.runs.folder import Run
 from cic.training.loading import load_agent
 from cic.training.phases import config_of
 
-LOG = Path(__file__).with_name("pays.jsonl")
+LOG = Path(__file__).with_name("own_rewards.jsonl")
 HALF, BATCHES, FIRST = 128, 40, 10  # the first ones fill ProtoRL's queue
 Part = tuple[np.ndarray, ...]
 
@@ -49,7 +49,7 @@ def draw(seen: dict[str, np.ndarray], nstep: int, rng: np.random.Generator) -> P
     )
 
 
-def paid(own: Path, other: Path) -> dict[str, float]:
+def own_rewards(own: Path, other: Path) -> dict[str, float]:
     config = config_of(Run(own))
     agent, _ = load_agent(Run(own), config, None)
     objective, seen, rich = agent.objective, steps(own), steps(other)
@@ -82,5 +82,7 @@ if __name__ == "__main__":
 
     with LOG.open("a") as file:
         for method in methods:
-            found = {name: round(value, 3) for name, value in paid(pretraining(method), pretraining("rnd")).items()}
+            found = {
+                name: round(value, 3) for name, value in own_rewards(pretraining(method), pretraining("rnd")).items()
+            }
             file.write(json.dumps({"objective": method, "domain": domain, "seed": int(seed), **found}) + "\n")
