@@ -12,6 +12,14 @@ class UserError(ValueError):
     """Invalid input. The command line prints the message without a traceback and exits with 2.
 
     The message may quote an untrusted file, so control characters are replaced.
+
+    Example:
+        ```python
+        try:
+            cic.pretrain("wlaker")
+        except cic.UserError as error:
+            print(error)  # unknown environment "wlaker"; did you mean "walker" …
+        ```
     """
 
     def __init__(self, message: str) -> None:
