@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from cic.export.data import export_data
     from cic.export.policy import export_policy
     from cic.learning.objectives import Objective, SkillSpace, objectives, register
+    from cic.prompting import prompt
     from cic.report.build import report
     from cic.report.comparison import compare
     from cic.report.film import film
@@ -43,6 +44,7 @@ _MODULES = {
     "cic.experiments.reproduction": ("reproduce", "reproduce_plan"),
     "cic.export": ("export_data", "export_policy"),
     "cic.learning.objectives": ("Objective", "SkillSpace", "objectives", "register"),
+    "cic.prompting": ("prompt",),
     "cic.report": ("compare",),
     "cic.report.film": ("film",),
     "cic.report.skills": ("skills",),
@@ -73,6 +75,7 @@ __all__ = [
     "load",
     "objectives",
     "pretrain",
+    "prompt",
     "reach",
     "register",
     "register_env",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import secrets
 import sys
 import warnings
@@ -49,6 +50,8 @@ from cic.training.settings import (
 )
 from cic.training.zero_shot import Reached, fresh_states, infer_skill, reach_goals, replayed_states, require_inference
 
+PROMPT_FILE = "prompt.json"
+"""In the folder of a prompt: the prompt and its answer."""
 SCRIPTS: dict[str, Callable[[Loop[Any]], Script]] = {"pretrain": pretrain_script, "finetune": finetune_script}
 """The training script of each kind of run."""
 
@@ -130,8 +133,10 @@ def finetune(
     """Adapt a pre-trained run to a task, or learn the task from scratch.
 
     Args:
-        run: Folder of a pre-training, or a bundled agent (`"walker"`). With None, the task is learned from scratch.
-        task: A task (`"walker-run"`, or `"run"` in the run's domain), or complete settings.
+        run: Folder of a pre-training or of a prompt, or a bundled agent (`"walker"`). With None, the task is learned
+            from scratch.
+        task: A task (`"walker-run"`, or `"run"` in the run's domain), a formula of named quantities as the reward
+            (`"walker => speed * upright"`), `"prompt"` for the reward of a prompt's folder, or complete settings.
         at: Use the weights of this step's milestone or checkpoint. Required if the pre-training is not finished.
         scale: Where the defaults come from. By default the scale and the learner's settings of the pre-training.
         learner: The RL algorithm; by default that of the pre-training.
@@ -177,7 +182,10 @@ def starting_point(
     """Return the default settings of a finetuning: those of the scale, or of the pre-training."""
     if run is None:
         return finetune_defaults(task, scale or "laptop", learner)
-    return continuing(config_of(Run(run)), task, scale, learner)
+    opened = Run(run)
+    start = continuing(config_of(opened), task, scale, learner)
+    own = is_prompt(opened) and task == "prompt"
+    return dataclasses.replace(start, skill=config_of(opened).skill) if own else start
 
 
 def continuing(
@@ -192,10 +200,19 @@ def continuing(
 
 
 def whole_task(run: Path | str | None, task: str) -> str:
-    """Return the full name of a task: `"run"` → `"walker-run"`, in the domain of the pre-training."""
+    """Return the full name of a task: `"run"` → `"walker-run"`, in the domain of the pre-training.
+
+    `"prompt"` is the reward of the folder of a prompt.
+    """
     if run is None:
         return task
-    known = envs.domains().get(str(Run(run).config.get("domain")))
+    opened = Run(run)
+    if is_prompt(opened):
+        domain = envs.domain_of(config_of(opened).task)
+        task = config_of(opened).task if task == "prompt" else task
+    else:
+        domain = str(opened.config.get("domain"))
+    known = envs.domains().get(domain)
     return f"{known.name}-{task}" if known is not None and task in known.tasks else task
 
 
@@ -205,7 +222,7 @@ class _Source:
 
     agent: Agent
     inheritance: Inheritance
-    config: PretrainConfig[Any, Any]
+    config: PretrainConfig[Any, Any] | FinetuneConfig[Any, Any]
     step: int
     problems: tuple[str, ...] = ()
     """Validity checks that it failed."""
@@ -213,11 +230,12 @@ class _Source:
 
 def _source(path: Path | str, at: int | None, domain: str, given: FinetuneSettings[Any]) -> _Source:
     run = Run(path)
-    if run.kind != "pretrain":
+    if run.kind != "pretrain" and not is_prompt(run):
         raise UserError(f"{path} is a finetuning run: give the folder of a pre-training")
     config = config_of(run)
-    if config.domain != domain and config.domain != given.task:
-        raise UserError(f'{path} was pre-trained in "{config.domain}", which has no task "{given.task}"')
+    trained_in = envs.domain_of(config.environment)
+    if trained_in not in (domain, given.task):
+        raise UserError(f'{path} was pre-trained in "{trained_in}", which has no task "{given.task}"')
     if config.learner != given.learner:
         raise UserError(
             f"{path} was pre-trained with {config.learner}: omit `learner`, or pre-train with {given.learner}"
@@ -229,12 +247,29 @@ def _source(path: Path | str, at: int | None, domain: str, given: FinetuneSettin
             f"{path} has networks of width {config.learning.hidden}, not {given.learning.hidden}: "
             f"set `hidden={config.learning.hidden}` or `scale={config.scale}`"
         )
+    if run.kind == "finetune":
+        return _prompt_source(run, config, given)
     agent, step = _final_agent(run, config) if at is None else load_agent(run, config, at)
     library = run.library() if at is None else {}  # it belongs to the weights at the end
     steps = _steps_of(run, at, asked=given.prior_data is not None) if given.prior_data != 0 else None
     found = (run.result() or {}).get("problems")
     problems = tuple(plain(name) for name in found) if isinstance(found, dict) else ()
     return _Source(agent, Inheritance(agent.state_dict(), library, steps), config, step, problems)
+
+
+def is_prompt(run: Run) -> bool:
+    """Whether a run is the answer to a prompt: a pre-trained agent with a skill, not trained further."""
+    return run.kind == "finetune" and (run.path / PROMPT_FILE).is_file()
+
+
+def _prompt_source(run: Run, config: FinetuneConfig[Any, Any], given: FinetuneSettings[Any]) -> _Source:
+    """The pre-trained agent in the folder of a prompt, which has no replay."""
+    if given.prior_data:
+        raise UserError(f"{run.path} has no replay buffer: set `prior_data=0`, or finetune the pre-training itself")
+    agent, _ = load_agent(run, config, None)
+    inherited = run.inherited(weights_limit(agent))
+    assert inherited is not None
+    return _Source(agent, Inheritance(inherited.weights, inherited.library, None), config, config.pretrain_steps)
 
 
 def _steps_of(run: Run, at: int | None, asked: bool) -> Arrays | None:
@@ -289,7 +324,7 @@ def _finetune_config(given: FinetuneSettings[Any], source: _Source | None, path:
         objective=source.config.objective,
         pretrained=path,
         pretrain_steps=source.step,
-        pretrain_seed=source.config.seed,
+        pretrain_seed=getattr(source.config, "pretrain_seed", source.config.seed),
         pretrain_problems=source.problems,
         options=source.config.options,
     )
@@ -594,7 +629,8 @@ def _new_folder(out: Path | str | None, name: str) -> Path:
     if out is not None:
         return Path(out)
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    return Path("runs") / f"{name.replace(':', '_').replace('/', '_')}-{stamp}-{secrets.token_hex(2)}"
+    plain = re.sub(r"[^\w.-]+", "_", name)[:100]  # the formula of a prompt has characters that Windows refuses
+    return Path("runs") / f"{plain}-{stamp}-{secrets.token_hex(2)}"
 
 
 def _check(config: LoopConfig[Any]) -> None:

@@ -15,6 +15,7 @@ COMMANDS = {
     "finetune": "adapt a pre-trained run to a task, or learn the task from --scratch",
     "evaluate": "measure the returns of a run's agent",
     "doctor": "check whether a run learned anything, in comparison with random actions",
+    "prompt": "find the skill that maximises a reward that you type",
     "skills": "show what each skill does: a table, figures and films",
     "film": "film an episode of a run's agent",
     "explore": "explore an agent and its skills live in the browser",
@@ -46,6 +47,7 @@ examples:
   cic finetune --scratch --task walker-walk   # the same without pre-training
   cic pretrain --domain walker --seeds 0-4    # five runs, as many at once as cores
   cic sweep --objectives cic,apt --domains walker --seeds 0-4 --tasks walker
+  cic prompt walker "height - abs(speed)"     # the skill for a reward that you type
   cic explore                                 # a bundled quadruped, in the browser
   cic reproduce gridworld --scale smoke       # a figure of the paper, in seconds
   cic COMMAND --help                          # the settings of a command"""

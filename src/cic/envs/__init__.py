@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from cic.envs.catalogue import DOMAINS, DomainInfo
 from cic.envs.registry import (
+    REWARD,
     has_discrete_actions,
     make,
     named_quantities,
@@ -43,6 +44,7 @@ def tasks(name: str) -> tuple[str, ...]:
 
 
 __all__ = [
+    "REWARD",
     "DomainInfo",
     "domain_of",
     "domains",

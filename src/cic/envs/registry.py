@@ -7,7 +7,7 @@ import difflib
 import importlib
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from cic.core.errors import UserError, unknown
 from cic.core.imports import HINT
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from cic.envs.given_quantities import GivenQuantities
 
 GYMNASIUM = "gymnasium:"
+REWARD = " => "
+"""Between the name of an environment and a formula that replaces its reward: `walker => speed * upright`."""
 _LONGEST_NAME = 1_000
 _LARGEST_EPISODE, _LARGEST_INTEGER, _LARGEST_FLOAT = 100_000, 100, 1e6
 """Limits of the arguments that an untrusted name may pass: steps of an episode, whole numbers such as `frame_skip`."""
@@ -41,6 +43,7 @@ def make(
     Args:
         name: A domain (`"walker"`, reward-free), a task (`"walker-run"`), a name given to `register_env`, or
             `"gymnasium:"` with an id of Gymnasium's and optional arguments: `"gymnasium:Hopper-v5?frame_skip=2"`.
+            A formula of the named quantities replaces the reward: `"walker => speed * upright"`.
         num_envs: Number of parallel environments.
         seed: Seed of the first environment.
         threads: Threads of the simulator; by default all cores.
@@ -60,6 +63,8 @@ def make(
         ```
     """
     domain, task = split_name(name)
+    if REWARD in name:
+        return _prompted(name, make(domain, num_envs, seed, threads, timeout, pictures=pictures), str(task))
     if name in _OWN:
         return _foreign(name, _OWN[name], num_envs, seed, timeout, workers)
     if name.startswith(GYMNASIUM):
@@ -79,6 +84,7 @@ def make(
 
 def has_discrete_actions(name: str) -> bool:
     """Whether an environment's actions are discrete. An environment that is not built in is made to find out."""
+    name = name.partition(REWARD)[0]
     if name not in _OWN and not name.startswith(GYMNASIUM):
         return False
     env = make(name)
@@ -145,10 +151,14 @@ def named_quantities(name: str) -> Quantities:
 def split_name(name: str) -> tuple[str, str | None]:
     """`"walker-run"` or `"cic/walker-run-v0"` → `("walker", "run")`; `"walker"` → `("walker", None)`.
 
-    The user's own and Gymnasium's environments are each a domain of their own, without named tasks.
+    The user's own and Gymnasium's environments are each a domain of their own, without named tasks. A formula counts
+    as a task: `"walker => speed"` → `("walker", "speed")`.
     """
     if not isinstance(name, str):
         raise UserError(f"the name of an environment must be a string, not {name!r}")
+    if REWARD in name:
+        base, _, formula = name.partition(REWARD)
+        return split_name(base)[0], formula
     if name in _OWN or name.startswith(GYMNASIUM):
         return name, None
     plain = name.removeprefix("cic/").removesuffix("-v0")
@@ -166,6 +176,7 @@ def would_run(name: str) -> str | None:
     For names that the user did not type, such as those in a run's config.json. Gymnasium imports the module before the
     colon of an id, arguments that are strings may name files or modules, and large numbers may take for ever.
     """
+    name = name.partition(REWARD)[0]
     domain = name.removeprefix("cic/").partition("-")[0]
     if name in _OWN or domain in DOMAINS or not name.startswith(GYMNASIUM):
         return None
@@ -209,6 +220,18 @@ def _foreign(
         env.close()
         raise
     return env
+
+
+def _prompted(name: str, env: VectorEnv, formula: str) -> VectorEnv:
+    from cic.core.formula_reward import FormulaReward
+    from cic.envs.prompted import PromptedEnv
+
+    try:
+        reward = FormulaReward(formula, env.quantities, env.spaces.obs)
+    except BaseException:
+        env.close()
+        raise
+    return cast("VectorEnv", PromptedEnv(env, name, reward))
 
 
 def _gymnasium_make(id: str, arguments: dict[str, Any]) -> Any:

@@ -6,6 +6,7 @@ representation, then the learner's update. The learner does not depend on the so
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 
 from cic.core.action_spaces import own_action
 from cic.core.errors import UserError
+from cic.core.named_quantities import Quantities
 from cic.core.spaces import Layout, flatten_any, leaves
 from cic.core.types import OBSERVED, Array, Batch, Metrics, Spaces
 from cic.learning.compilation import Compiled
@@ -24,7 +26,9 @@ from cic.learning.encoders import Encoder, Identity, Normaliser
 from cic.learning.learners import Learner, LearnerConfig, get_learner
 from cic.learning.learners.base import Keep, learners_for
 from cic.learning.objectives import Objective, get_objective
+from cic.learning.objectives.steer import Steer
 from cic.learning.optim import Adam, GradientStep
+from cic.learning.prompts import Answer, Prompt, SkillPaths, answer, no_paths
 from cic.learning.seeding import seeded
 
 
@@ -48,6 +52,10 @@ class Agent(nn.Module):
         self.skill: Array | None = None
         """The skill that `act` uses if none is given: the one that finetuning chose."""
         self.layout: Layout | None = None
+        self.quantities: Quantities = objective.quantities if isinstance(objective, Steer) else ()
+        """The quantities that prompts may name."""
+        self.load_library: Callable[[], SkillPaths] = lambda: no_paths(objective)
+        """Reads what the skills do, from the run folder."""
         """The environment's own spaces, which `predict` uses; None if they are unknown."""
         self._skill_dim = objective.skills.dim
         self.to(self.device)
@@ -93,6 +101,20 @@ class Agent(nn.Module):
         flat, batched = flatten_any(leaves(self.layout.observation), observation, "predict")
         action = own_action(self.layout.action, self.act(flat, explore=not deterministic))
         return (action if batched else action[0]), state
+
+    def prompt(self, wanted: Prompt) -> Array:
+        """Choose the skill that maximises a reward, use it in `act` from now on, and return it.
+
+        Args:
+            wanted: A formula of named quantities (`"speed * upright"`), a function of observations (N, obs) that
+                returns rewards (N,), or an observation to reach.
+        """
+        self.skill = self.answer(wanted).skill
+        return self.skill
+
+    def answer(self, wanted: Prompt) -> Answer:
+        """Find the skill for a prompt, and how it was found; the agent does not change."""
+        return answer(self.objective, wanted, self.quantities, self.load_library())
 
     def _tensors(self, obs: Array, skill: Array | None) -> tuple[Tensor, Tensor]:
         obs = np.ascontiguousarray(obs, np.float32)

@@ -272,7 +272,13 @@ def _is_new(folder: Path) -> bool:
 
 
 def split_task(task: str) -> tuple[str, str]:
-    """ "walker-run" → walker, run. "gymnasium:Hopper-v5" is a domain without named tasks."""
+    """ "walker-run" → walker, run. "gymnasium:Hopper-v5" is a domain without named tasks.
+
+    The reward of a prompt is a formula: "walker => speed" → walker, speed.
+    """
+    if " => " in task:
+        domain, _, formula = task.partition(" => ")
+        return domain, formula
     domain, _, name = (task, "", "") if ":" in task else task.partition("-")
     return domain, name
 

@@ -16,14 +16,17 @@ from cic import envs
 from cic.core.action_spaces import choices, size
 from cic.core.errors import UserError
 from cic.core.imports import imported
+from cic.core.named_quantities import Quantities
 from cic.core.spaces import Layout, leaves
 from cic.core.types import Array, Spaces
 from cic.envs.base import VectorEnv
+from cic.learning import prompts
 from cic.learning.agent import Agent, build_agent
 from cic.runs.folder import ReplayUnusable, Run
 from cic.runs.storage import load_weights
 from cic.runs.untrusted import Arrays, plain, read_object
 from cic.training.checkpoint_checks import weights_limit
+from cic.training.library import checked
 from cic.training.preflight import check_device, check_memory, check_numbers
 from cic.training.settings import CONFIGS, config_from_dict
 
@@ -85,7 +88,23 @@ def load_agent(run: Run, config: Any, at: int | None) -> tuple[Agent, int]:
     weights, step = run.weights(at, weights_limit(agent))
     load_weights(agent, weights, run.path)
     agent.layout = _layout(run, spaces)
+    agent.quantities = agent.quantities or _built_in_quantities(config.environment)
+    agent.load_library = lambda: _library(run, agent)
     return agent, step
+
+
+def _built_in_quantities(name: str) -> Quantities:
+    """The named quantities of a built-in domain. Other environments would have to be made for theirs."""
+    known = envs.domains().get(envs.split_name(name)[0])
+    return () if known is None else known.quantities
+
+
+def _library(run: Run, agent: Agent) -> prompts.SkillPaths:
+    """What the skills of the pre-training do; empty if the run has no library."""
+    inherited = run.inherited() if run.kind == "finetune" else None
+    arrays = run.library() if run.kind == "pretrain" else {} if inherited is None else inherited.library
+    found = checked(arrays, agent.objective.skills.dim, agent.spaces.obs)
+    return prompts.no_paths(agent.objective) if found is None else prompts.SkillPaths(found.skills, found.paths)
 
 
 def _layout(run: Run, spaces: Spaces) -> Layout | None:
