@@ -113,10 +113,10 @@ def made_library(dim: int, obs: int) -> SkillPaths:
 
 def test_skills_are_ranked_by_the_second_half_of_their_paths() -> None:
     library = made_library(3, 4)
-    paid = library.paths[..., 0].astype(float)
-    paid[:, :5] = [[100]] * 8  # the first half does not count
-    means = paid[:, 5:].mean(axis=1).reshape(4, 2).mean(axis=1)
-    np.testing.assert_array_equal(ranked_skills(library.skills, paid), library.skills[::2][np.argsort(-means)])
+    rewards = library.paths[..., 0].astype(float)
+    rewards[:, :5] = [[100]] * 8  # the first half does not count
+    means = rewards[:, 5:].mean(axis=1).reshape(4, 2).mean(axis=1)
+    np.testing.assert_array_equal(ranked_skills(library.skills, rewards), library.skills[::2][np.argsort(-means)])
 
 
 @pytest.mark.parametrize("method", ["steer", "diayn"])

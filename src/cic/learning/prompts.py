@@ -82,9 +82,9 @@ def answer(objective: Objective, prompt: Prompt, quantities: Quantities, library
             "this agent has no library of skills to search: ask for a reward that is linear in its quantities, or "
             "repeat the pre-training with `library` above 0"
         )
-    paid = rewards_at(reward, library.states)
-    ranked = ranked_skills(library.skills, paid.reshape(len(library.paths), -1))
-    inferred = _inferred(objective, library.states, paid)
+    rewards = rewards_at(reward, library.states)
+    ranked = ranked_skills(library.skills, rewards.reshape(len(library.paths), -1))
+    inferred = _inferred(objective, library.states, rewards)
     if inferred is None:
         return Answer(ranked[0], "library", ranked)
     if isinstance(objective, Steer):
@@ -127,36 +127,36 @@ def linear_weights(objective: Steer, reward: Reward, states: Array) -> Array | N
     random = centre + spread * rng.standard_normal((256, objective.spaces.obs))
     obs = np.concatenate([states[:: max(len(states) // 512, 1)], random]).astype(np.float32)
     try:
-        paid = rewards_at(reward, obs)
+        rewards = rewards_at(reward, obs)
     except UserError:
         if not len(states):
             raise
         return None  # not defined at all random observations, and so not linear
-    if np.ptp(paid) <= 1e-9 * np.abs(paid).max():
+    if np.ptp(rewards) <= 1e-9 * np.abs(rewards).max():
         raise UserError("the prompted reward is the same everywhere: name a quantity in it")
     with torch.no_grad():
         values = objective.values(torch.from_numpy(obs).to(objective.centre.device)).double().cpu().numpy()
     inputs = np.column_stack([values, np.ones(len(values))])
-    weights, *_ = np.linalg.lstsq(inputs, paid, rcond=None)
-    if np.abs(inputs @ weights - paid).max() > SAME * np.ptp(paid):
+    weights, *_ = np.linalg.lstsq(inputs, rewards, rcond=None)
+    if np.abs(inputs @ weights - rewards).max() > SAME * np.ptp(rewards):
         return None
     signal = weights[:-1] * objective.spread.double().cpu().numpy()
     return np.asarray(signal / np.linalg.norm(signal), np.float32)
 
 
-def ranked_skills(skills: Array, paid: Floats) -> Array:
+def ranked_skills(skills: Array, rewards: Floats) -> Array:
     """The distinct skills, best first, by the mean reward over the second half of their paths (P, T)."""
-    scores = paid[:, paid.shape[1] // 2 :].mean(axis=1)
+    scores = rewards[:, rewards.shape[1] // 2 :].mean(axis=1)
     distinct, place, counts = np.unique(skills, axis=0, return_inverse=True, return_counts=True)
     means = np.bincount(place.reshape(-1), scores, len(counts)) / counts
     return np.asarray(distinct[np.argsort(-means, kind="stable")], np.float32)
 
 
-def _inferred(objective: Objective, states: Array, paid: Floats) -> Array | None:
-    if type(objective).infer_skill is Objective.infer_skill or np.ptp(paid) == 0:
+def _inferred(objective: Objective, states: Array, rewards: Floats) -> Array | None:
+    if type(objective).infer_skill is Objective.infer_skill or np.ptp(rewards) == 0:
         return None
     device = _device(objective)
-    reward = torch.from_numpy(paid.astype(np.float32))[:, None].to(device)
+    reward = torch.from_numpy(rewards.astype(np.float32))[:, None].to(device)
     skill = objective.infer_skill(torch.from_numpy(np.ascontiguousarray(states)).to(device), reward)
     if skill is None or not bool(torch.isfinite(skill).all()):
         return None
