@@ -13,6 +13,8 @@ Example:
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from cic.gymnasium_hook import register_with_gymnasium
+
 __version__ = "0.3.0"
 
 if TYPE_CHECKING:
@@ -90,6 +92,9 @@ __all__ = [
     "sweep_plan",
     "sweep_status",
 ]
+
+
+register_with_gymnasium()
 
 
 def __getattr__(name: str) -> Any:

@@ -19,8 +19,8 @@ import torch
 
 from cic import __version__, envs
 from cic.core.config import require, to_dict
-from cic.core.errors import UserError
-from cic.core.imports import imported
+from cic.core.errors import UserError, unknown
+from cic.core.imports import imported, naming_imports
 from cic.core.types import Array
 from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent
@@ -202,7 +202,8 @@ def continuing(
 def whole_task(run: Path | str | None, task: str) -> str:
     """Return the full name of a task: `"run"` → `"walker-run"`, in the domain of the pre-training.
 
-    `"prompt"` is the reward of the folder of a prompt.
+    The task of an environment that is not built in has the name of the environment. `"prompt"` is the reward of the
+    folder of a prompt.
     """
     if run is None:
         return task
@@ -213,7 +214,16 @@ def whole_task(run: Path | str | None, task: str) -> str:
     else:
         domain = str(opened.config.get("domain"))
     known = envs.domains().get(domain)
-    return f"{known.name}-{task}" if known is not None and task in known.tasks else task
+    if known is not None and task in known.tasks:
+        return f"{domain}-{task}"
+    try:
+        with naming_imports(opened.about.get("imports"), run):
+            envs.split_name(task)
+    except UserError as error:
+        if task == domain or opened.kind != "pretrain" or not str(error).startswith("unknown"):
+            raise
+        raise unknown(f"task of {run}", task.removeprefix(f"{domain}-"), known.tasks if known else [domain]) from None
+    return task
 
 
 @dataclass(frozen=True)
@@ -369,7 +379,8 @@ def resume(
     except UserError as error:
         raise UserError(f"{error}. Resume on another machine, or here with `device=cpu`") from None
     check_source(opened, config, trust)
-    agent, env = _parts(config)
+    with naming_imports(opened.about.get("imports"), run):
+        agent, env = _parts(config)
     inherited = _inherited(opened, config, agent)
     return Finished(opened.path, _loop(opened, config, env, agent, inherited, quiet).train())
 

@@ -103,6 +103,51 @@ def test_the_error_of_a_run_names_the_import_it_needs(file: Path, tmp_path: Path
     assert cli.main(["evaluate", str(out), "--episodes", "1", "--import", str(file)]) == 0
 
 
+def test_commands_and_suggestions_name_the_import(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "my runs" / "mine"
+    words = ["pretrain", "--domain", "mine", "--objective", "constant", "--import", str(file), "--out", str(out)]
+    assert cli.main([*words, *TINY]) == 0
+    capsys.readouterr()
+    assert cli.main(["runs", str(out.parent)]) == 0
+    assert f"cic finetune '{out}' --task mine --import {file}\n" in capsys.readouterr().out
+
+    assert cli.main(["finetune", str(out), "--task", "mime"]) == 2
+    assert capsys.readouterr().err == f'cic: unknown task of {out} "mime"; did you mean "mine"?\n'
+    assert cli.main(["finetune", "--resume", str(out)]) == 2
+    assert f"resume it with `cic pretrain --resume '{out}' --import {file}`" in capsys.readouterr().err
+
+    monkeypatch.setattr(registry, "_OWN", {})  # as in a process without --import
+    monkeypatch.setattr(imports, "_IMPORTED", [])
+    for words in (["evaluate", str(out)], ["finetune", str(out), "--task", "mine"]):
+        assert cli.main(words) == 2
+        assert f"{out} was made with --import {file}\n" in capsys.readouterr().err
+
+    status = json.loads((out / "status.json").read_text())
+    (out / "status.json").write_text(json.dumps(status | {"state": "failed"}))
+    (out / "result.json").unlink()
+    assert cli.main(["runs", str(out.parent)]) == 0
+    assert f"cic pretrain --resume '{out}' --import {file}\n" in capsys.readouterr().out
+    assert cli.main(["pretrain", "--resume", str(out)]) == 2
+    assert f"was made with --import {file}\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("task", ["rnu", "walker-rnu"])
+def test_suggestions_of_tasks_come_from_the_run(task: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["finetune", "walker", "--task", task]) == 2
+    assert capsys.readouterr().err == 'cic: unknown task of walker "rnu"; did you mean "run"?\n'
+
+
+def test_imported_environments_are_listed(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "broken_env.py").write_text("import cic\ncic.register_env('broken', lambda: 1 / 0)\n")
+    assert cli.main(["envs", "--import", str(file), "--import", str(tmp_path / "broken_env.py")]) == 0
+    shown = capsys.readouterr()
+    assert "mine 3 1 200 -" in " ".join(shown.out.split())
+    assert "The task of an environment of your own has the name of the environment." in shown.out
+    assert shown.err == 'cic: note: making "broken" failed with ZeroDivisionError: division by zero\n'
+
+
 def test_the_error_message_mentions_import(capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["--domain", "gridworld", "--objective", "mine_own"], ["--domain", "zzz", "--objective", "cic"]):
         assert cli.main(["pretrain", *words, *TINY]) == 2

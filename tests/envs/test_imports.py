@@ -22,9 +22,18 @@ def run(code: str, **environment: str) -> str:
     return done.stdout + done.stderr
 
 
+def test_the_import_hook_leaves_gymnasium_as_it_is() -> None:
+    code = """
+import cic, inspect, importlib.resources, gymnasium
+print("import" in inspect.getsource(gymnasium), type(gymnasium.__spec__.loader).__name__)
+print(importlib.resources.files("gymnasium").joinpath("py.typed").is_file())
+"""
+    assert run(code).split() == ["True", "SourceFileLoader", "True"]
+
+
 def test_importing_is_light() -> None:
     code = """
-import sys, cic.envs
+import sys, cic, cic.envs
 assert cic.envs.domains()["walker"].experts["run"] == 796
 print(sorted({"numpy", "gymnasium", "mujoco", "dm_control", "torch"} & set(sys.modules)))
 """
@@ -46,10 +55,11 @@ print(sorted({"dm_control", "OpenGL", "torch"} & set(sys.modules)))
 @pytest.mark.parametrize(
     ("imports", "prefix"),
     [
-        ("import gymnasium, cic.envs.gymnasium_ids", ""),
-        ("import cic.envs.gymnasium_ids, gymnasium", ""),
-        ("import gymnasium", "cic.envs.gymnasium_ids:"),
-        ("import cic, gymnasium", "cic.envs.gymnasium_ids:"),
+        ("import gymnasium, cic", ""),
+        ("import cic, gymnasium", ""),
+        ("import cic.envs, gymnasium", ""),
+        ("import gymnasium", "cic:"),
+        ("import cic.envs.gymnasium_ids, gymnasium", "cic.envs.gymnasium_ids:"),
     ],
 )
 def test_gymnasium_knows_the_environments(imports: str, prefix: str) -> None:

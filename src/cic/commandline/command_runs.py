@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from cic.commandline.flags import POSITIONAL
 from cic.commandline.text_tables import print_table
+from cic.core.command_text import command_text
+from cic.envs import domains
 from cic.runs import records
 from cic.runs.records import RunRecord
 
@@ -44,9 +45,10 @@ def _steps(run: RunRecord) -> str:
 
 def next_command(run: RunRecord) -> str:
     """Return the command that continues from the run; empty while another process writes it."""
-    path = shlex.quote(str(run.path))
+    path, imports = str(run.path), run.imports
     if run.state in ("interrupted", "failed", "dead", "unknown"):
-        return f"cic {run.kind} --resume {path}"
-    if run.state == "finished":
-        return f"cic finetune {path} --task TASK" if run.kind == "pretrain" else f"cic evaluate {path}"
-    return ""
+        return command_text(run.kind, resume=path, imports=imports)
+    if run.state == "finished" and run.kind == "pretrain":
+        task = "TASK" if run.domain in domains() else run.domain
+        return command_text("finetune", path, task=task, imports=imports)
+    return command_text("evaluate", path, imports=imports) if run.state == "finished" else ""

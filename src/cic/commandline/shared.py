@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from cic.commandline.flags import POSITIONAL
+from cic.core.command_text import command_text
 from cic.core.errors import UserError
+from cic.core.imports import import_names
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ def resume_run(given: dict[str, Any], kind: str) -> int:
     if others := [f"--{name.replace('_', '-')}" for name in given if name != "resume"]:
         raise UserError(f"a resumed run keeps its settings except --steps and --device: drop {' '.join(others)}")
     if (run := Run(path)).kind != kind:
-        raise UserError(f"{path} is a {run.kind} run: resume it with `cic {run.kind} --resume {path}`")
+        command = command_text(run.kind, resume=path, imports=import_names(run.about.get("imports")))
+        raise UserError(f"{path} is a {run.kind} run: resume it with `{command}`")
     return print_result(resume(path, **allowed))
 
 

@@ -10,7 +10,10 @@ import importlib
 import importlib.util
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from cic.core.errors import UserError
 
@@ -34,6 +37,23 @@ def import_first(names: list[str]) -> None:
 def imported() -> list[str]:
     """The module names and absolute paths that `import_first` imported, for the run's record."""
     return list(_IMPORTED)
+
+
+def import_names(names: Any) -> list[str]:
+    """The imports in the record of a run, which may be untrusted."""
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list | tuple) else []
+
+
+@contextmanager
+def naming_imports(names: Any, run: object) -> Iterator[None]:
+    """Add the imports in the record of a run to errors, if one of them is missing in this process."""
+    try:
+        yield
+    except UserError as error:
+        needed = " and ".join(f"`import {name}`" for name in import_names(names))
+        if set(import_names(names)) <= set(imported()) or needed in str(error):
+            raise
+        raise UserError(f"{error}; {run} was made with {needed}") from None
 
 
 def _import(name: str) -> str:

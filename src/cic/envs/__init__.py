@@ -1,7 +1,6 @@
 """Environments: `make("walker-run", num_envs=16)`, `register_env`, `domains()`.
 
-Importing this package imports neither numpy nor Gymnasium nor MuJoCo. `import cic.envs.gymnasium_ids` registers the
-built-in environments with Gymnasium.
+Importing this package imports neither numpy nor Gymnasium nor MuJoCo.
 """
 
 from __future__ import annotations

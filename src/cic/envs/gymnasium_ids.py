@@ -1,7 +1,7 @@
 """Importing this module makes `gymnasium.make("cic/walker-run-v0")` and `gymnasium.make_vec` work.
 
-Gymnasium has no plugins (since 1.0), and `import cic` does not import it, which would cost a quarter of a second. From
-anywhere, Gymnasium imports it by itself: `gymnasium.make("cic.envs.gymnasium_ids:cic/walker-run-v0")`.
+`import cic` imports it together with Gymnasium (`cic.gymnasium_hook`). Where `cic` is not imported, Gymnasium imports
+the module before the colon of an id: `gymnasium.make("cic:cic/walker-run-v0")`.
 """
 
 from __future__ import annotations

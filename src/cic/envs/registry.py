@@ -124,6 +124,11 @@ def register_env(name: str, factory: Callable[[], Any], quantities: GivenQuantit
     _QUANTITIES[name] = dict(quantities or {})
 
 
+def own_names() -> list[str]:
+    """The names that were given to `register_env`."""
+    return sorted(_OWN)
+
+
 def named_quantities(name: str) -> Quantities:
     """List the named quantities of an environment. One that is not built in is made for that.
 

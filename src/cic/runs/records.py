@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cic.core.errors import UserError
+from cic.core.imports import import_names
 from cic.core.paper_scores import TITLES
 from cic.runs import study_tables
 from cic.runs.header import FORMATS, KINDS, current_settings
@@ -41,6 +42,8 @@ class RunRecord:
     versions: dict[str, Any] = field(default_factory=dict)
     """The versions of the libraries that the run was made with."""
     command: str = ""
+    imports: tuple[str, ...] = ()
+    """The files and modules that commands on the run must import."""
     state: str = "unknown"
     """running, finished, interrupted, failed or dead (killed while running); starting before the first status.json
     exists, unknown if it never does."""
@@ -224,6 +227,7 @@ def _record(folder: Path, name: str, header: dict[str, Any], progress: dict[str,
         version=_text(header, "version"),
         versions=versions if isinstance(versions, dict) else {},
         command=_text(header, "command"),
+        imports=tuple(map(plain, import_names(header.get("imports")))),
         **progress,
     )
 

@@ -15,7 +15,7 @@ import numpy as np
 from cic import envs
 from cic.core.action_spaces import choices, size
 from cic.core.errors import UserError
-from cic.core.imports import imported
+from cic.core.imports import naming_imports
 from cic.core.named_quantities import Quantities
 from cic.core.spaces import Layout, leaves
 from cic.core.types import Array, Spaces
@@ -36,14 +36,8 @@ TRUST = "CIC_TRUST"
 
 def config_of(run: Run) -> Any:
     """The settings of a run, from its config.json."""
-    try:
+    with naming_imports(run.about.get("imports"), run.path):
         return config_from_dict(CONFIGS[run.kind], run.config)
-    except UserError as error:
-        imports = run.about.get("imports")
-        if not isinstance(imports, list) or not imports or set(imports) <= set(imported()):
-            raise
-        needed = " and ".join(f"`import {name}`" for name in imports)
-        raise UserError(f"{error}; {run.path} was made with {needed}") from None
 
 
 def make_agent(config: Any, spaces: Spaces | None = None) -> Agent:
@@ -179,4 +173,5 @@ def open_env(run: Run, *, num_envs: int, seed: int, trust: bool = False) -> Vect
     """Make the environment of a run, unless it would import code and `trust` is False."""
     config = config_of(run)
     check_source(run, config, trust)
-    return envs.make(config.environment, num_envs=num_envs, seed=seed)
+    with naming_imports(run.about.get("imports"), run.path):
+        return envs.make(config.environment, num_envs=num_envs, seed=seed)

@@ -21,6 +21,7 @@ import torch
 
 from cic.core.command_text import command_text
 from cic.core.errors import Interrupted, UserError
+from cic.core.imports import import_names
 from cic.core.types import Array, Batch, Bools, Metrics, Needs
 from cic.envs.base import VectorEnv
 from cic.learning import compilation
@@ -182,9 +183,10 @@ class Loop(Generic[C]):
             except Stopped:
                 self.checkpoint()
                 self.run.write_status("interrupted", self.step, f"stopped by {self.stop.by}")
+                imports = import_names(self.run.about.get("imports"))
                 raise Interrupted(
                     f"{self.stop.by}: saved at step {self.step}; "
-                    f"continue with `{command_text(self.run.kind, resume=self.run.path)}`"
+                    f"continue with `{command_text(self.run.kind, resume=self.run.path, imports=imports)}`"
                 ) from None
             return self._finish()
 
