@@ -40,8 +40,8 @@ def command_line() -> str:
         "`cic COMMAND --help` prints the same list in the terminal; `--help-all` includes rarely used flags. "
         "Every command\naccepts `--import FILE.py` (or a module), which is imported first and may register methods and "
         "environments.\nA switch has the opposite `--no-…`. Numbers may be written as `100000`, `100_000`, `1e5` or "
-        "`100k`.\nThe exit code is 0 after success, 1 if a run of a sweep failed, 2 for invalid input and 130 "
-        "after Ctrl-C.",
+        "`100k`.\nThe exit code is 0 after success, 1 if a run of a sweep or a check failed, 2 for invalid input and "
+        "130 after Ctrl-C.",
         _table(
             ["command", "what it does"], [[f"[`cic {name}`](#cic-{name})", about] for name, about in COMMANDS.items()]
         ),

@@ -300,7 +300,7 @@ def test_dir_shows_the_public_names_and_nothing_else() -> None:
 def test_a_task_is_understood_in_the_domain_of_its_run(skills: Path, tmp_path: Path) -> None:
     path = cic.finetune(skills, "reach_top_left", out=tmp_path / "run", steps=45, **SMALL).path
     assert Run(path).config["task"] == TASK
-    with pytest.raises(UserError, match='unknown environment "fly"'):
+    with pytest.raises(UserError, match=r'unknown task of .* "fly"; choose one of: reach'):
         cic.finetune(skills, "fly", **SMALL)
     with pytest.raises(UserError, match="unknown environment"):
         cic.finetune(None, "reach_top_left", **SMALL)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from cic.runs.records import runs
     from cic.sweep.command import sweep, sweep_cost, sweep_plan, sweep_status
     from cic.training.doctor import doctor
+    from cic.training.env_check import check_env
 
 _MODULES = {
     "cic.api": ("evaluate", "finetune", "infer", "load", "pretrain", "reach", "resume"),
@@ -52,6 +53,7 @@ _MODULES = {
     "cic.report.skills": ("skills",),
     "cic.training.doctor": ("doctor",),
     "cic.sweep.command": ("sweep_cost", "sweep_plan", "sweep_status"),
+    "cic.training.env_check": ("check_env",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 _PACKAGES = ("data", "envs", "experiments", "explore", "report", "runs", "sweep")
@@ -62,6 +64,7 @@ __all__ = [
     "Objective",
     "SkillSpace",
     "UserError",
+    "check_env",
     "compare",
     "data",
     "doctor",

@@ -23,7 +23,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Returns:
-        0 after success, 1 if a run of a sweep failed, 2 for invalid input, 130 if the user stopped the command.
+        0 after success, 1 if a run of a sweep or a check failed, 2 for invalid input, 130 if the user stopped the
+        command.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     warnings.showwarning = _show_warning

@@ -26,6 +26,7 @@ COMMANDS = {
     "compare": "compare two groups of runs",
     "reproduce": "reproduce a table or figure of the paper",
     "envs": "list the tasks with their dimensions and expert scores",
+    "check-env": "check an environment before a long run",
     "objectives": "list the objectives and their options",
     "completion": "print the completion script for bash, zsh or fish",
 }
@@ -79,4 +80,4 @@ def run_command(name: str, given: dict[str, Any]) -> int:
 
 
 def _module(name: str) -> ModuleType:
-    return import_module(f"cic.commandline.command_{name}")
+    return import_module(f"cic.commandline.command_{name.replace('-', '_')}")
