@@ -149,6 +149,13 @@ def test_predict_takes_own_observations_and_gives_own_actions(drone: Path) -> No
         agent.predict(np.zeros(8))
 
 
+def test_loading_needs_no_registered_environment(drone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cic.envs.registry._OWN", {})
+    agent = cic.load(drone)
+    agent.skill = np.array([0.2, 0.9], np.float32)
+    assert MOTORS.contains(agent.predict(NESTED.sample())[0])
+
+
 def test_the_environment_receives_what_predict_returns(drone: Path) -> None:
     agent = cic.load(drone)
     agent.skill = np.array([0.2, 0.9], np.float32)

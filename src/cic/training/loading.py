@@ -89,7 +89,10 @@ def load_agent(run: Run, config: Any, at: int | None) -> tuple[Agent, int]:
 
 def _built_in_quantities(name: str) -> Quantities:
     """The named quantities of a built-in domain. Other environments would have to be made for theirs."""
-    known = envs.domains().get(envs.split_name(name)[0])
+    try:
+        known = envs.domains().get(envs.split_name(name)[0])
+    except UserError:  # an environment of the user's that is not registered here, which acting does not need
+        return ()
     return () if known is None else known.quantities
 
 
