@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from cic.commandline.flags import Flag, attribute_docs, flags_of, value_text
 from cic.commandline.parser import CommandParser
 from cic.learning.learners.base import learners
 from cic.learning.objectives import objectives
+from cic.training.offline_settings import NOT_SETTINGS, PRESETS, offline_defaults
 from cic.training.settings import SCALES, finetune_defaults, pretrain_defaults
 
 FOLDER = Path(__file__).parent / "reference"
@@ -66,6 +67,8 @@ def _command(name: str) -> str:
                 )
                 row[3] = str(row[3]).removesuffix(" (required)").replace("%%", "%")
             parts += [*title, _table(["flag", "type", "default", "meaning"], rows)]
+    if name == "offline":
+        parts.append(f"The defaults shown are those of the preset `laptop` with TD3.\n{OWN_PAGE}")
     if name in ("pretrain", "finetune"):
         parts.append(f"The defaults shown are those of the scale `laptop` and of CIC with DDPG.\n{OWN_PAGE}")
     return "\n\n".join(parts)
@@ -109,10 +112,16 @@ def settings() -> str:
         "## Skill search",
         "The search for a skill at the beginning of a finetuning.",
         _scaled({scale: config.selection for scale, config in finetune.items()}),
+        "## Offline training",
+        "The preset sets the defaults. Steps are updates.",
+        _scaled({preset: offline_defaults("", preset=preset) for preset in PRESETS}, hidden=NOT_SETTINGS),
         "## Learners",
         "The RL algorithm, chosen with `learner`. The defaults differ between pre-training and finetuning where two\n"
         "values are shown.",
         *(_learner(name, cls) for name, cls in learners().items()),
+        "## Learners for stored data",
+        "`cic offline` also trains these, and `td3`, `ddpg` and `sac` with other defaults.",
+        *(_offline_learner(name) for name in ["td3", *learners(offline=True)]),
         "## Methods",
         "The options of each method, chosen with `objective`. A preset (`preset`) is a named set of options; the first "
         "preset\nis the default.",
@@ -121,15 +130,16 @@ def settings() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _scaled(configs: dict[str, Any]) -> str:
-    """Return a table of the plain fields with their default at each scale."""
+def _scaled(configs: dict[str, Any], hidden: Iterable[str] = ("scale",)) -> str:
+    """Return a table of the plain fields with their default at each scale or preset."""
     cls = type(next(iter(configs.values())))
     texts = attribute_docs(cls)
     rows = []
     for field in fields(cls):
         values = [getattr(config, field.name) for config in configs.values()]
-        if not is_dataclass(values[0]) and field.name != "scale":
-            shown = [_value(value) for value in values] if field.name not in ("domain", "task") else ["required"] * 3
+        if not is_dataclass(values[0]) and field.name not in hidden:
+            required = field.name in ("data", "domain", "task") and field.default is MISSING
+            shown = ["required"] * len(values) if required else [_value(value) for value in values]
             rows.append([f"`{field.name}`", *shown, texts.get(field.name, "")])
     return _table(["setting", *configs, "meaning"], rows)
 
@@ -146,6 +156,11 @@ def _learner(name: str, cls: Any) -> str:
         shown = [" / ".join(dict.fromkeys(pair)) for pair in pairs]
         rows.append([f"`{field.name}`", *shown, texts.get(field.name, "")])
     return f"### {name}\n\n" + _table(["setting", *SCALES, "meaning"], rows)
+
+
+def _offline_learner(name: str) -> str:
+    configs = {preset: offline_defaults("", learner=name, preset=preset).learning for preset in PRESETS}
+    return f"### {name} offline\n\n" + _scaled(configs)
 
 
 def _method(name: str, cls: Any) -> str:

@@ -40,6 +40,7 @@ from cic import cli
 from cic.core import imports
 from cic.envs import registry
 from cic.learning.objectives import base
+from cic.training.offline_settings import PRESETS
 from cic.training.settings import SCALES
 
 ROOT = Path(__file__).parent.parent
@@ -171,7 +172,8 @@ def _page_state(folder: Path) -> Iterator[ModuleType]:
 
 @contextlib.contextmanager
 def _smoke_scale() -> Iterator[None]:
-    with mock.patch.dict(SCALES, laptop=SCALES["smoke"], paper=SCALES["smoke"]):
+    presets = mock.patch.dict(PRESETS, laptop=PRESETS["smoke"], exorl=PRESETS["smoke"])
+    with presets, mock.patch.dict(SCALES, laptop=SCALES["smoke"], paper=SCALES["smoke"]):
         yield
 
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from objectives.objective_setup import make_batch
 
-from cic.api import finetune, pretrain, resume
+from cic.api import finetune, offline, pretrain, resume
 from cic.commandline.shared import TrainingArguments
 from cic.core.errors import UserError
 from cic.core.setting_names import RUN_SETTINGS
@@ -27,6 +27,7 @@ from cic.learning.learners import Learner, LearnerConfig, base, get_learner, lea
 from cic.learning.learners.ddpg import DDPG
 from cic.learning.objectives import Objective, get_objective, objectives, register
 from cic.learning.objectives import base as objective_base
+from cic.training.offline_settings import OfflineConfig
 from cic.training.settings import FinetuneConfig, PretrainConfig, SearchConfig
 
 OBS, ACTION, BATCH = 5, 5, 8
@@ -117,8 +118,9 @@ def names(cls: type) -> set[str]:
 
 
 def test_the_reserved_names_are_those_of_settings_and_arguments() -> None:
-    configs = (PretrainConfig, FinetuneConfig, SearchConfig, TrainingArguments)
-    settings = set().union(*map(names, configs), *(set(signature(f).parameters) for f in (pretrain, finetune, resume)))
+    configs = (PretrainConfig, FinetuneConfig, OfflineConfig, SearchConfig, TrainingArguments)
+    functions = (pretrain, finetune, offline, resume)
+    settings = set().union(*map(names, configs), *(set(signature(f).parameters) for f in functions))
     assert (settings | {"runs", "scratch"}) - {"settings"} == RUN_SETTINGS
 
 

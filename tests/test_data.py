@@ -242,5 +242,8 @@ def test_the_replay_samples_the_transitions_of_the_episodes() -> None:
         assert float(following) == start + 2
         assert float(reward) == pytest.approx(first + 0.9 * second)
         assert float(discount) == pytest.approx(0.0 if start == 204 else 0.81)
+    skills = rng.random((3, 2), dtype=np.float32)
+    drawn = data.replay(data.rewards(), 1, 0.9, skills).sample(50, rng).skill.numpy()
+    assert {tuple(row) for row in drawn} == {tuple(row) for row in skills}
     with pytest.raises(UserError, match="shorter than 7 steps"):
         data.replay(data.rewards(), nstep=7, gamma=0.9)

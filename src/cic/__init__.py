@@ -19,7 +19,7 @@ __version__ = "0.3.0"
 
 if TYPE_CHECKING:
     from cic import data, envs
-    from cic.api import evaluate, finetune, infer, load, pretrain, reach, resume
+    from cic.api import evaluate, finetune, infer, load, offline, pretrain, reach, resume
     from cic.core.errors import UserError
     from cic.core.named_quantities import NamedQuantity
     from cic.envs import register_env
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from cic.training.env_check import check_env
 
 _MODULES = {
-    "cic.api": ("evaluate", "finetune", "infer", "load", "pretrain", "reach", "resume"),
+    "cic.api": ("evaluate", "finetune", "infer", "load", "offline", "pretrain", "reach", "resume"),
     "cic.core.errors": ("UserError",),
     "cic.core.named_quantities": ("NamedQuantity",),
     "cic.envs": ("register_env",),
@@ -79,6 +79,7 @@ __all__ = [
     "infer",
     "load",
     "objectives",
+    "offline",
     "pretrain",
     "prompt",
     "reach",

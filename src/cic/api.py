@@ -1,4 +1,4 @@
-"""Train, resume, load and evaluate runs: the functions behind `cic pretrain`, `cic finetune` and `cic evaluate`."""
+"""Train, resume, load and evaluate runs: the functions behind the commands that train, and `cic evaluate`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from cic.core.config import require, to_dict
 from cic.core.errors import UserError, unknown
 from cic.core.imports import imported, naming_imports
 from cic.core.types import Array
+from cic.data import Dataset, open_dataset
 from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent
 from cic.learning.objectives import NoOptions, get_objective
@@ -34,6 +36,9 @@ from cic.training.evaluation import rollout
 from cic.training.finetuning import finetune as finetune_script
 from cic.training.loading import check_source, chosen_skill, config_of, load_agent, make_agent, open_env, read_replay
 from cic.training.loop import Loop
+from cic.training.offline import NoEnvironment, describe, labelled_states, make_replay, reopen, resolved
+from cic.training.offline import offline as offline_script
+from cic.training.offline_settings import OfflineConfig, offline_defaults
 from cic.training.preflight import check_device, check_memory, check_numbers
 from cic.training.pretraining import pretrain as pretrain_script
 from cic.training.relabelled_replay import SHARE, latest_steps
@@ -48,7 +53,15 @@ from cic.training.settings import (
     override,
     pretrain_defaults,
 )
-from cic.training.zero_shot import Reached, fresh_states, infer_skill, reach_goals, replayed_states, require_inference
+from cic.training.zero_shot import (
+    Labelled,
+    Reached,
+    fresh_states,
+    infer_skill,
+    reach_goals,
+    replayed_states,
+    require_inference,
+)
 
 PROMPT_FILE = "prompt.json"
 """In the folder of a prompt: the prompt and its answer."""
@@ -176,6 +189,59 @@ def finetune(
     return _start(path, "finetune", config, source.inheritance if source else None, quiet, origin)
 
 
+def offline(
+    data: Path | str | OfflineConfig[Any, Any],
+    task: str | None = None,
+    *,
+    learner: str | None = None,
+    objective: str | None = None,
+    preset: str = "laptop",
+    out: Path | str | None = None,
+    quiet: bool = False,
+    **settings: Any,
+) -> Finished:
+    """Learn a task, or skills for every reward, from stored data without an environment.
+
+    Args:
+        data: A run folder, a folder of ExORL episodes, `"minari:ID"`, several of these joined with `+`, or a complete
+            config.
+        task: The task whose reward is learned (`"walker-run"`, or `"run"` in the domain of the data); by default the
+            reward in the data.
+        learner: `"td3"` (default), `"td3bc"`, `"cql"`, `"iql"` or `"bc"`; also `"ddpg"` and `"sac"`.
+        objective: `"fb"` or `"hilp"` learn skills for every reward instead of one task.
+        preset: Where the defaults come from: `"smoke"`, `"laptop"` (minutes on one core) or `"exorl"` (the settings of
+            the ExORL benchmark).
+        out: Folder of the run. By default a new folder under `runs/` is created.
+        quiet: Show no progress.
+        **settings: Fields of `OfflineConfig`, of the learner's config and of the method's options by name.
+
+    Returns:
+        The run folder and its result; `result["return"]` is the mean return of the last evaluation.
+
+    Raises:
+        UserError: A setting is invalid or the data cannot be read. No folder is created then.
+
+    Example:
+        ```python
+        collected = cic.pretrain("gridworld", "rnd", scale="smoke", quiet=True)
+        learned = cic.offline(collected.path, "reach_top_left", preset="smoke", out="runs/offline", quiet=True)
+        print(learned.result["return"])
+        ```
+    """
+    if isinstance(data, OfflineConfig):
+        config = data
+    else:
+        start = offline_defaults(str(data), task, learner=learner, objective=objective, preset=preset)
+        config = override(start, settings)
+    _check(config)
+    opened = open_dataset(config.data, config.data_steps)
+    config = resolved(config, opened)
+    method = config.objective if config.intrinsic else config.learner
+    path = _new_folder(out, f"offline-{method}-{config.environment or 'data'}-s{config.seed}")
+    origin = f"learns from {opened.steps:,} steps of {len(opened.episodes):,} episodes in {config.data}"
+    return _start(path, "offline", config, None, quiet, origin, opened)
+
+
 def starting_point(
     run: Path | str | None, task: str, scale: str | None, learner: str | None = None
 ) -> FinetuneSettings[Any]:
@@ -240,9 +306,9 @@ class _Source:
 
 def _source(path: Path | str, at: int | None, domain: str, given: FinetuneSettings[Any]) -> _Source:
     run = Run(path)
-    if run.kind != "pretrain" and not is_prompt(run):
-        raise UserError(f"{path} is a finetuning run: give the folder of a pre-training")
     config = config_of(run)
+    if not config.intrinsic and not is_prompt(run):
+        raise UserError(f"{path} learned the task {config.environment}: give the folder of a pre-training")
     trained_in = envs.domain_of(config.environment)
     if trained_in not in (domain, given.task):
         raise UserError(f'{path} was pre-trained in "{trained_in}", which has no task "{given.task}"')
@@ -379,10 +445,11 @@ def resume(
     except UserError as error:
         raise UserError(f"{error}. Resume on another machine, or here with `device=cpu`") from None
     check_source(opened, config, trust)
+    data = reopen(opened, config) if opened.kind == "offline" else None
     with naming_imports(opened.about.get("imports"), run):
-        agent, env = _parts(config)
-    inherited = _inherited(opened, config, agent)
-    return Finished(opened.path, _loop(opened, config, env, agent, inherited, quiet).train())
+        agent, env = _parts(config, data)
+    inherited = None if data is not None else _inherited(opened, config, agent)
+    return Finished(opened.path, _loop(opened, config, env, agent, inherited, quiet, data).train())
 
 
 def _inherited(run: Run, config: Any, agent: Agent) -> Inheritance | None:
@@ -501,10 +568,11 @@ def infer(
 ) -> Evaluation:
     """Infer the skill of each task of the domain from labelled states, and measure its returns (zero-shot).
 
-    The states are drawn from the run's replay buffer; without one, random skills collect new states.
+    The states are drawn from the run's replay buffer or, for an offline run, from its data; without a replay buffer,
+    random skills collect new states.
 
     Args:
-        run: Folder of a pre-training whose method infers skills from rewards (for example APS or FB).
+        run: Folder of a pre-training or an offline run whose method infers skills from rewards (for example FB).
         states: Number of states that are labelled with the task's reward.
         episodes: Number of parallel episodes per task, with the mean action.
         seed: Seed of the states and the initial states.
@@ -524,14 +592,7 @@ def infer(
     agent, env = _pretrained(opened, at, episodes, seed, trust)
     try:
         require_inference(agent, states, get_objective(config_of(opened).objective).title)
-        try:
-            replay = read_replay(opened, config_of(opened)) if opened.checkpoints() else None
-        except ReplayUnusable as error:
-            warnings.warn(f"{error}; labelling new states instead", stacklevel=2)
-            replay = None
-        labelled = None if replay is None else replayed_states(replay, env.tasks, states, seed)
-        if labelled is None:
-            labelled = fresh_states(agent, env, states, seed)
+        labelled = _labelled(opened, env.tasks, states, seed) or fresh_states(agent, env, states, seed)
         returns = {}
         for task in env.tasks:
             skill = infer_skill(agent, labelled, task)
@@ -539,6 +600,18 @@ def infer(
     finally:
         env.close()
     return Evaluation(None, returns)
+
+
+def _labelled(run: Run, tasks: tuple[str, ...], count: int, seed: int) -> Labelled | None:
+    """Return states of the run's replay buffer or of its data; None if it has no usable ones."""
+    try:
+        if run.kind == "offline":
+            config = config_of(run)
+            return labelled_states(config, reopen(run, config), count, seed)
+        return replayed_states(read_replay(run, config_of(run)), tasks, count, seed) if run.checkpoints() else None
+    except ReplayUnusable as error:
+        warnings.warn(f"{error}; labelling new states instead", stacklevel=3)
+        return None
 
 
 def reach(run: Path | str, goals: int, *, seed: int = 0, at: int | None = None, trust: bool = False) -> Reached:
@@ -573,8 +646,8 @@ def reach(run: Path | str, goals: int, *, seed: int = 0, at: int | None = None, 
 def _pretrained(run: Run, at: int | None, num_envs: int, seed: int, trust: bool) -> tuple[Agent, VectorEnv]:
     """Return the agent and parallel environments of its domain."""
     config = config_of(run)
-    if run.kind != "pretrain":
-        raise UserError(f"{run.path} is a finetuning run: give the folder of a pre-training")
+    if not config.intrinsic:
+        raise UserError(f"{run.path} learned the task {config.environment}: give the folder of a pre-training")
     agent, _ = load_agent(run, config, at)
     return agent, open_env(run, num_envs=num_envs, seed=seed, trust=trust)
 
@@ -583,14 +656,21 @@ def _pretrained(run: Run, at: int | None, num_envs: int, seed: int, trust: bool)
 
 
 def _start(
-    path: Path, kind: str, config: Any, inherited: Inheritance | None, quiet: bool, origin: str = ""
+    path: Path,
+    kind: str,
+    config: Any,
+    inherited: Inheritance | None,
+    quiet: bool,
+    origin: str = "",
+    data: Dataset | None = None,
 ) -> Finished:
     """Create and train a run. Its parts are made first, so that invalid settings leave no folder behind."""
-    agent, env = _parts(config)
+    agent, env = _parts(config, data)
     run = Run.plan(path, kind, to_dict(config), agent.spaces)
-    loop = _loop(run, config, env, agent, inherited, quiet)
-    title = get_objective(config.objective).title
-    about = {"version": __version__, "title": title, "imports": imported(), **provenance(config.device)}
+    loop = _loop(run, config, env, agent, inherited, quiet, data)
+    about = {"version": __version__, "title": config.method_title, "imports": imported(), **provenance(config.device)}
+    if data is not None:
+        about["data"] = describe(config, data)
     about["layout"] = env.layout.to_json()
     run.create(about, inherited)
     if origin and not quiet:
@@ -598,17 +678,21 @@ def _start(
     return Finished(path, loop.train())
 
 
-def _parts(config: Any) -> tuple[Agent, VectorEnv]:
+def _parts(config: Any, data: Dataset | None = None) -> tuple[Agent, VectorEnv]:
     """Make the agent and the environments, after a check that they fit into memory."""
     check_numbers(config)
     torch.set_num_threads(config.threads)  # before the first weights: threads decide the last bits of their QR
-    env = envs.make(
-        config.environment,
-        num_envs=config.num_envs,
-        seed=config.seed,
-        timeout=config.env_timeout,
-        workers=config.workers,
-    )
+    env: VectorEnv
+    if data is not None:
+        env = NoEnvironment(config.environment, data.spaces)
+    else:
+        env = envs.make(
+            config.environment,
+            num_envs=config.num_envs,
+            seed=config.seed,
+            timeout=config.env_timeout,
+            workers=config.workers,
+        )
     try:
         check_memory(config, env.spaces, len(env.tasks))
         agent = make_agent(config, env.spaces)
@@ -625,7 +709,19 @@ def _parts(config: Any) -> tuple[Agent, VectorEnv]:
         raise
 
 
-def _loop(run: Run, config: Any, env: VectorEnv, agent: Agent, inherited: Inheritance | None, quiet: bool) -> Loop[Any]:
+def _loop(
+    run: Run,
+    config: Any,
+    env: VectorEnv,
+    agent: Agent,
+    inherited: Inheritance | None,
+    quiet: bool,
+    data: Dataset | None = None,
+) -> Loop[Any]:
+    if data is not None:
+        labelled = labelled_states(config, data, config.states, config.seed) if config.intrinsic else None
+        script = partial(offline_script, labelled=labelled)
+        return Loop(run, config, env, agent, script, stored=make_replay(config, data, agent), quiet=quiet)
     try:
         return Loop(run, config, env, agent, SCRIPTS[run.kind], inherited=inherited, quiet=quiet)
     except MemoryError:  # the whole replay buffer is allocated, even if the run is shorter

@@ -62,7 +62,7 @@ Error = Callable[..., str]
             f"finetune {{skills}} --task {TASK} --hidden 16 --search each --out {{new}}",
             "`each` does not fit box skills",
         ),
-        (f"finetune {{tuned}} --task {TASK} --hidden 16", "is a finetuning run"),
+        (f"finetune {{tuned}} --task {TASK} --hidden 16", "learned the task"),
         (f"finetune {{nowhere}} --task {TASK}", "nowhere does not exist"),
         ("finetune --resume {skills}", "is a pretrain run: resume it with `cic pretrain --resume"),
         ("pretrain --resume {nowhere}", "nowhere does not exist"),

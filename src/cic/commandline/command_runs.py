@@ -27,10 +27,7 @@ def run(given: RunsArguments) -> None:
     for problem in problems:
         print(f"cic: note: {problem}", file=sys.stderr)
     if found:
-        rows = [
-            [run.name, run.title, run.domain if run.kind == "pretrain" else run.task, run.state, _steps(run)]
-            for run in found
-        ]
+        rows = [[run.name, run.title, run.task or run.domain, run.state, _steps(run)] for run in found]
         print_table(["run", "method", "where", "state", "steps"], rows)
     following = [line for run in found if (line := next_command(run))]
     if given.commands and following:
@@ -51,4 +48,6 @@ def next_command(run: RunRecord) -> str:
     if run.state == "finished" and run.kind == "pretrain":
         task = "TASK" if run.domain in domains() else run.domain
         return command_text("finetune", path, task=task, imports=imports)
+    if run.state == "finished" and run.kind == "offline" and not run.scored:
+        return command_text("evaluate", path, infer=10_000, imports=imports)
     return command_text("evaluate", path, imports=imports) if run.state == "finished" else ""

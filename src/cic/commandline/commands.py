@@ -13,6 +13,7 @@ from cic.commandline.parser import CommandParser
 COMMANDS = {
     "pretrain": "discover skills in a domain, without rewards",
     "finetune": "adapt a pre-trained run to a task, or learn the task from --scratch",
+    "offline": "learn a task, or skills for every reward, from stored data",
     "evaluate": "measure the returns of a run's agent",
     "doctor": "check whether a run learned anything, in comparison with random actions",
     "prompt": "find the skill that maximises a reward that you type",
@@ -46,6 +47,7 @@ examples:
   cic pretrain --resume runs/rnd              # resumes bit-exactly
   cic finetune runs/rnd --task run            # at the scale of the pre-training
   cic finetune --scratch --task walker-walk   # the same without pre-training
+  cic offline runs/rnd --task run             # from the stored steps alone
   cic pretrain --domain walker --seeds 0-4    # five runs, as many at once as cores
   cic sweep --objectives cic,apt --domains walker --seeds 0-4 --tasks walker
   cic prompt walker "height - abs(speed)"     # the skill for a reward that you type

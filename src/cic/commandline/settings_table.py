@@ -1,4 +1,4 @@
-"""The flags of `cic pretrain` and `cic finetune`, which depend on the objective, the learner and the scale.
+"""The flags of the commands that train, which depend on the objective, the learner and the scale or preset.
 
 The settings are dataclasses next to the code that they configure, and importing that code imports torch, which takes
 two seconds. `--help` and completion must be fast, so they read a stored table of the flags, `cic/data/settings.json`.
@@ -23,8 +23,9 @@ from cic.envs.catalogue import DOMAINS
 
 Table = dict[str, Any]
 _GROUPS = {
-    "run": "domain runs task scratch objective preset skill at critic prior_data scale seed seeds out resume",
-    "duration": "steps warmup num_envs eval_every eval_episodes update_every log_every checkpoint_every milestones",
+    "run": "data domain runs task scratch objective preset skill at critic prior_data scale seed seeds out resume",
+    "duration": "steps data_steps warmup num_envs eval_every eval_episodes update_every log_every checkpoint_every"
+    " milestones",
     "machine": "replay device threads compile quiet wandb keep_physics",
 }
 _RARE = (
@@ -37,12 +38,20 @@ def describe() -> Table:
     """Make the table from the dataclasses."""
     from cic.learning.learners.base import learners
     from cic.learning.objectives import objectives
+    from cic.training.offline_settings import LEARNERS, NOT_SETTINGS, PRESETS, OfflineConfig
     from cic.training.settings import SCALES, FinetuneSettings, PretrainConfig, SearchConfig
 
     table = {
         "scales": SCALES,
         "pretrain": flags_of(PretrainConfig),
         "finetune": flags_of(FinetuneSettings),
+        "offline": {
+            "flags": [flag for flag in flags_of(OfflineConfig) if flag.name not in ("data", *NOT_SETTINGS)],
+            "presets": PRESETS,
+            "learners": {name: flags_of(cls.Config) for name, cls in learners(offline=True).items()},
+            "learner_settings": LEARNERS,
+            "objectives": [name for name, cls in objectives() if cls.redraws_skills],
+        },
         "search": [field.name for field in dataclasses.fields(SearchConfig)],
         "learners": {name: flags_of(cls.Config) for name, cls in learners().items()},
         "objectives": {
@@ -106,6 +115,31 @@ def add_settings(parser: CommandParser, kind: str, words: Sequence[str], own: Se
         # The learner depends on the pre-training, or on the actions of an environment that is not made yet.
         others = [flag for entries in table["learners"].values() for flag in _flags(entries, {})]
         parser.add_flags("other learners", others, hidden=True)
+
+
+def add_offline_settings(parser: CommandParser, words: Sequence[str], own: Sequence[Flag]) -> None:
+    """Add the settings of offline training in groups, with the defaults of the preset and the learner."""
+    table = stored() if wants_help(words) or peek(words, "resume") else describe()
+    offline, chosen = table["offline"], {"preset": "laptop"} | peek(words, "objective", "learner", "preset")
+    method = chosen.get("objective") if chosen.get("objective") in offline["objectives"] else None
+    learners = table["learners"] | offline["learners"]
+    _check("preset", chosen["preset"], offline["presets"])
+    chosen.setdefault("learner", "ddpg" if method else "td3")
+    _check("learner", chosen["learner"], learners)
+    defaults: dict[str, Any] = {}
+    for name, value in offline["presets"][chosen["preset"]].items():
+        defaults |= value if isinstance(value, dict) else {name: value}
+    defaults |= offline["learner_settings"].get(chosen["preset"], {}).get(chosen["learner"], {}) | chosen
+    flags = {flag.name: flag for flag in [*_flags(offline["flags"], defaults), *own]}
+    learning = [flags.pop("learner"), *_flags(learners[chosen["learner"]], defaults)]
+    groups = {title: [flags.pop(name) for name in names.split() if name in flags] for title, names in _GROUPS.items()}
+    if method:
+        about = table["objectives"][method]
+        groups[f"method ({about['title']})"] = _flags(about["flags"], about["scales"].get(chosen["preset"], {}))
+    groups[f"learner ({chosen['learner']})"] = learning
+    for title, members in groups.items():
+        parser.add_flags(title, members, _RARE.replace("preset", "").split())
+    parser.add_flags("more", flags.values(), rare=list(flags))
 
 
 def _defaults(table: Table, kind: str, chosen: dict[str, str]) -> dict[str, Any]:

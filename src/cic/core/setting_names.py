@@ -13,12 +13,13 @@ workers normalise_obs
 diagnosed domain pretrain_problems library library_starts library_steps milestones preset
 check_steps critic critic_updates eval_episodes eval_every eval_steps pretrain_seed pretrain_steps pretrained
 prior_data selection skill task
+data data_steps states
 finalists search search_steps search_value trial_skip trial_steps
 at out quiet resume run runs scratch seeds trust
 """
 RUN_SETTINGS = frozenset(_NAMES.split())
-"""The settings of runs, of pre-training, of finetuning and of the skill search, and the arguments of the commands that
-train."""
+"""The settings of runs, of pre-training, finetuning, offline training and the skill search, and the arguments of the
+commands that train."""
 
 
 def require_free_names(owner: str, options: type) -> None:

@@ -83,8 +83,11 @@ class Dataset:
         common = set.intersection(*(set(episode.task_rewards) for episode in self.episodes))
         return [task for task in self.episodes[0].task_rewards if task in common]
 
-    def replay(self, reward: Array, nstep: int, gamma: float, skill_dim: int = 0) -> Replay:
-        """Return the steps as a replay to sample from, with these rewards (steps,)."""
+    def replay(self, reward: Array, nstep: int, gamma: float, skills: Array | None = None) -> Replay:
+        """Return the steps as a replay to sample from, with these rewards (steps,).
+
+        Each record has one of the `skills` (K, dim) in turn, whichever policy acted.
+        """
         lengths = np.array([len(episode) for episode in self.episodes])
         ends = np.cumsum(lengths + 1) - 1  # the record of each episode's final observation
         episode_end: Bools = np.zeros(int(ends[-1]) + 1, np.bool_)
@@ -94,7 +97,10 @@ class Dataset:
         obs = np.concatenate([episode.observation for episode in self.episodes], dtype=np.float32)
         action = np.zeros((len(obs), self.spaces.action), np.float32)
         action[~episode_end] = np.concatenate([episode.action for episode in self.episodes])
+        skill_dim = 0 if skills is None else skills.shape[1]
         replay = Replay.from_steps(obs, action, terminated, episode_end, skill_dim, nstep, gamma)
+        if skills is not None:
+            replay.skills, replay.skill_id[:] = skills, np.arange(len(replay.skill_id)) % len(skills)
         replay.reward[: len(obs)][~episode_end] = reward
         if not replay.ready():
             raise UserError(f"every episode of {self.source} is shorter than {nstep} steps: set `nstep=1`")
@@ -157,10 +163,8 @@ def _open(name: str, steps: int | None) -> Dataset:
 def _of_run(run: Run) -> tuple[str, Iterator[Episode]]:
     """The environment of a run and the complete episodes in its replay."""
     environment = str(run.config.get("domain") or run.config.get("task"))
-    known = envs.domains().get(environment if ":" in environment else environment.partition("-")[0])
-    replay = Replay.load(run.replay())
-    tasks = known.tasks if known is not None and len(known.tasks) == replay.task_rewards.shape[1] else ()
-    return environment, replay.episodes(tasks)
+    tasks, replay = envs.tasks(environment), Replay.load(run.replay())
+    return environment, replay.episodes(tasks if len(tasks) == replay.task_rewards.shape[1] else ())
 
 
 def _first(episodes: Iterable[Episode], steps: int | None) -> Iterator[Episode]:

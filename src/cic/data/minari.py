@@ -2,7 +2,7 @@
 
 An episode has T + 1 observations and T of everything else. Datasets that `cic export` wrote also have skill, physics
 and the reward of every task as infos (T + 1 rows, row 0 of the reset), under `skill`, `physics` and `reward_<task>`.
-Observations that are dictionaries are flattened as Gymnasium does.
+Observations that are dictionaries or tuples are flattened as in environments (`cic.core.spaces`).
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
+from gymnasium.spaces import Box
 
+from cic.core.action_spaces import is_normalised, supported
 from cic.core.errors import UserError
+from cic.core.spaces import Leaf, flatten_any, leaves
 from cic.data.exorl import REWARD
 from cic.learning.replay import Episode
 
@@ -50,13 +52,14 @@ def open_minari(source: str | Path) -> Any:
 def read_minari(source: str | Path, steps: int | None = None) -> Iterator[Episode]:
     """Yield the episodes of a dataset, ours or another's with continuous actions, until they have `steps` steps."""
     dataset = open_minari(source)
-    observed, acted = dataset.observation_space, dataset.action_space
-    if not isinstance(acted, gymnasium.spaces.Box):
-        raise UserError(f"{source} has actions of {type(acted).__name__}: only Box actions can be learned from")
+    observed = leaves(dataset.observation_space, f"{source}: the observation space")
+    acted = supported(dataset.action_space, str(source))
+    if not isinstance(acted, Box):
+        raise UserError(f"{source} has actions of {type(acted).__name__}: only continuous actions (Box) can be learned")
     found = 0
     try:
         for episode in dataset.iterate_episodes():
-            yield _episode(episode, observed, acted)
+            yield _episode(episode, observed, acted, str(source))
             found += len(episode.rewards)
             if steps is not None and found >= steps:
                 return
@@ -74,12 +77,12 @@ def environment_of(source: str | Path) -> str | None:
     return rest.partition("/")[0] if namespace == "cic" else None
 
 
-def _episode(episode: Any, observed: Any, acted: gymnasium.spaces.Box) -> Episode:
+def _episode(episode: Any, observed: list[Leaf], acted: Box, where: str) -> Episode:
     infos = episode.infos or {}
     count = len(episode.rewards)
     rewards = {name.removeprefix(REWARD): values[1:] for name, values in infos.items() if name.startswith(REWARD)}
     return Episode(
-        observation=_flat(episode.observations, observed, count + 1),
+        observation=flatten_any(observed, episode.observations, where)[0],
         action=_unit(np.asarray(episode.actions).reshape(count, -1), acted),
         reward=np.asarray(episode.rewards, np.float32),
         task_rewards=rewards,
@@ -89,21 +92,11 @@ def _episode(episode: Any, observed: Any, acted: gymnasium.spaces.Box) -> Episod
     )
 
 
-def _flat(observations: Any, space: Any, rows: int) -> Any:
-    """Observations (T + 1, obs) as float32; the parts of a dictionary side by side, in the order of Gymnasium."""
-    if isinstance(space, gymnasium.spaces.Dict):
-        parts = [_flat(observations[name], part, rows) for name, part in space.spaces.items()]
-        return np.concatenate(parts, axis=1)
-    return np.asarray(observations, np.float32).reshape(rows, -1)
-
-
-def _unit(actions: Any, space: gymnasium.spaces.Box) -> Any:
+def _unit(actions: Any, space: Box) -> Any:
     """Actions scaled to [-1, 1]."""
-    low, high = space.low.ravel(), space.high.ravel()
-    if (low == -1).all() and (high == 1).all():
+    if is_normalised(space):
         return np.asarray(actions, np.float32)
-    if not (np.isfinite(low).all() and np.isfinite(high).all()):
-        raise UserError("the actions of the dataset have no bounds, so they cannot be scaled to [-1, 1]")
+    low, high = space.low.ravel(), space.high.ravel()
     return ((actions - low) * (2 / (high - low)) - 1).astype(np.float32)
 
 

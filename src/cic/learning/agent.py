@@ -275,7 +275,7 @@ def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _require_fitting_learner(learner: str, spaces: Spaces) -> None:
-    if (fitting := learners_for(spaces.choices)) and learner not in fitting and get_learner(learner):
+    if (fitting := learners_for(spaces.choices)) and get_learner(learner).discrete != bool(spaces.choices):
         kind = f"discrete ({' × '.join(map(str, spaces.choices))} choices)" if spaces.choices else "continuous"
         raise UserError(
             f'learner "{learner}" cannot be used, because the actions are {kind}: choose {_any_of(fitting)}'

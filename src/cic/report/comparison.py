@@ -72,7 +72,7 @@ def _group(
     paths = [Path(path) for path in ([folders] if isinstance(folders, Path | str) else folders)]
     found, problems = records.read(paths)
     notices += problems
-    runs = warnings.without_duplicates([run for run in found if run.kind == "finetune"], notices)
+    runs = warnings.without_duplicates([run for run in found if run.scored], notices)
     warnings.states(runs, notices)
     runs = [run for run in runs if math.isfinite(run.score)]
     if not runs:

@@ -116,8 +116,8 @@ def _environment(run: Run, task: str | None) -> str:
     name: str = config_of(run).environment
     if task is None:
         return name
-    if run.kind == "finetune":
-        raise UserError(f"{run.path} was finetuned on {name}: omit `task`")
+    if not config_of(run).intrinsic:
+        raise UserError(f"{run.path} learned {name}: omit `task`")
     domain, _ = envs.split_name(name)
     known = envs.domains().get(domain)
     if known is None:

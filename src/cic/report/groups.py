@@ -68,12 +68,12 @@ def study(runs: Sequence[RunRecord], notices: list[str], mix: bool = False) -> S
     finetune, pretrain = (
         [
             replace(group, label=marked(group.label, [run.name for run in group.runs], sound))
-            for method in sorted({run.method for run in runs if run.kind == kind}, key=place)
+            for method in sorted({run.method for run in runs if run.scored == scored}, key=place)
             for group in _groups(
-                titles[method], [run for run in runs if (run.kind, run.method) == (kind, method)], mix, notices
+                titles[method], [run for run in runs if (run.scored, run.method) == (scored, method)], mix, notices
             )
         ]
-        for kind in ("finetune", "pretrain")
+        for scored in (True, False)
     )
     named = {group.label: group.method for group in (*finetune, *pretrain)}
     ordered = sorted(named.items(), key=lambda item: (place(item[1]), natural(item[0])))

@@ -182,7 +182,7 @@ def _runs_table(builder: Builder) -> Table:
         for run in group.runs:
             task = run.task or run.domain
             state = f"{run.state}: {shorten(run.message, 80)}" if run.message else run.state
-            score = number(run.score, 1) if run.kind == "finetune" else "–"
+            score = number(run.score, 1) if run.scored else "–"
             progress = f"{count(run.step)} of {count(run.steps)}"
             lines.append([run.name, run.kind, group.label, task, str(run.seed), state, progress, score])
             records.append(

@@ -99,7 +99,7 @@ def states(runs: Sequence[RunRecord], notices: list[str]) -> None:
             notices.append(
                 f"{many(len(found), 'run')} {meaning}, included in the curves but not in the scores: {_names(found)}"
             )
-    lost = [run for run in runs if run.kind == "finetune" and run.finished and not math.isfinite(run.score)]
+    lost = [run for run in runs if run.scored and run.finished and not math.isfinite(run.score)]
     if lost:
         methods = ", ".join(sorted({run.title for run in lost}))
         notices.append(

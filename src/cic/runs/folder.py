@@ -359,6 +359,8 @@ class Run:
         """The `state` of the replay in the newest checkpoint whose replay is intact."""
         if self.format != FORMAT:
             raise ReplayUnusable(f"the replay of {self.path} was made by cic 0.2 and has another layout")
+        if self.kind == "offline":
+            raise ReplayUnusable(f"{self.path} learned from stored data and has no replay of its own")
         if not self.checkpoints():
             raise ReplayUnusable(f"{self.path} has no checkpoint, and so no replay")
         try:

@@ -13,7 +13,7 @@ from cic.runs.untrusted import plain, read_object
 FORMAT = 3
 FORMATS = (2, FORMAT)
 """The formats of run folders that this version reads. 2: cic 0.2, whose replay and training state differ."""
-KINDS = ("pretrain", "finetune")
+KINDS = ("pretrain", "finetune", "offline")
 _REMOVED_SETTINGS = ("pull", "pull_updates", "critic_rank", "second_proposal")
 _LARGEST_SPACE = 1_000_000
 

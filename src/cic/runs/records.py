@@ -61,7 +61,14 @@ class RunRecord:
 
     @property
     def method(self) -> str:
+        if self.kind == "offline" and self.task:
+            return f"offline-{plain(self.config.get('learner', 'unknown'))}"
         return plain(self.config.get("objective", "unknown"))
+
+    @property
+    def scored(self) -> bool:
+        """Whether the run learns a task, so that it has a score: finetuning, and offline training on a task."""
+        return self.kind == "finetune" or (self.kind == "offline" and bool(self.task))
 
     @property
     def scale(self) -> str:
@@ -82,7 +89,7 @@ class RunRecord:
 
     @property
     def task(self) -> str:
-        return plain(self.config.get("task", ""))
+        return plain(self.config.get("task") or "")
 
     @property
     def domain(self) -> str:
@@ -213,7 +220,7 @@ def _record(folder: Path, name: str, header: dict[str, Any], progress: dict[str,
         return f"{name}: config.json has format {header.get('format')!r}, this version reads {known}; left out"
     kind, config = header.get("kind"), header.get("config")
     if kind not in KINDS or not isinstance(config, dict):
-        return f"{name}: config.json is not that of a pretrain or finetune run; left out"
+        return f"{name}: config.json is not that of a run of cic; left out"
     missing = [key for key in ("objective", "seed", "task" if kind == "finetune" else "domain") if key not in config]
     if missing:
         return f"{name}: config.json lacks {', '.join(missing)}; the run is left out"

@@ -27,9 +27,12 @@ from cic.runs.storage import load_weights
 from cic.runs.untrusted import Arrays, plain, read_object
 from cic.training.checkpoint_checks import weights_limit
 from cic.training.library import checked
+from cic.training.offline_settings import OfflineConfig
 from cic.training.preflight import check_device, check_memory, check_numbers
-from cic.training.settings import CONFIGS, config_from_dict
+from cic.training.settings import CONFIGS, LoopConfig, config_from_dict
 
+CLASSES: dict[str, type[LoopConfig[Any]]] = CONFIGS | {"offline": OfflineConfig}
+"""The config class of each kind of run."""
 TRUST = "CIC_TRUST"
 """An environment variable; the value 1 has the effect of `trust=True`."""
 
@@ -37,7 +40,7 @@ TRUST = "CIC_TRUST"
 def config_of(run: Run) -> Any:
     """The settings of a run, from its config.json."""
     with naming_imports(run.about.get("imports"), run.path):
-        return config_from_dict(CONFIGS[run.kind], run.config)
+        return config_from_dict(CLASSES[run.kind], run.config)
 
 
 def make_agent(config: Any, spaces: Spaces | None = None) -> Agent:
@@ -153,7 +156,7 @@ def chosen_skill(run: Run, dim: int) -> Array | None:
 
     It is in result.json, trials.json and the checkpoint, of which any may be lost.
     """
-    if run.kind == "pretrain":
+    if run.kind != "finetune":
         return None
     found = [read_object(run.path / name) for name in ("result.json", "trials.json")]
     named = [document.get("skill") for document in found if not isinstance(document, str)]

@@ -94,16 +94,19 @@ class Loop(Generic[C]):
         script: Callable[[Loop[C]], Script],
         *,
         inherited: Inheritance | None = None,
+        stored: Replay | None = None,
         quiet: bool = False,
     ) -> None:
         torch.set_num_threads(config.threads)
         self.run, self.config, self.env, self.agent, self.quiet = run, config, env, agent, quiet
         self.inherited = inherited
         """The pre-trained weights and data of a finetuning."""
+        self.stored = stored
+        """The data of an offline run. They are not part of its checkpoints."""
         self.rng = np.random.default_rng(config.seed)
         self.needs = agent.objective.needs if config.intrinsic else Needs()
         num_envs = config.num_envs
-        self.replay = Replay(
+        self.replay = stored or Replay(
             agent.spaces,
             agent.objective.skills.dim,
             config.replay,
@@ -210,6 +213,8 @@ class Loop(Generic[C]):
         if segment.until_update is not None:
             while self.updates < segment.until_update and self.replay.ready():
                 self._update(segment)
+                if self.config.offline:
+                    self._count_update()
                 self._stop_if_asked()
             return
         assert segment.until is not None
@@ -248,7 +253,17 @@ class Loop(Generic[C]):
         if self.step >= self.next_log and (self._updated_at == self.step or not self.updates):
             self.log()
         self._store(segment, action)
-        if self._checkpoint_is_due() and not segment.ending:
+        self._finish_step(segment.ending)
+
+    def _count_update(self) -> None:
+        """Without an environment, each update is a step of the run."""
+        self.step = self._updated_at = self.updates
+        if self.step >= self.next_log:
+            self.log()
+        self._finish_step()
+
+    def _finish_step(self, ending: bool = False) -> None:
+        if self._checkpoint_is_due() and not ending:
             self.checkpoint()
         self.reporter.advance(self.step)
         if time.monotonic() - self._heartbeat > HEARTBEAT:
@@ -407,7 +422,7 @@ class Loop(Generic[C]):
 
     def _arrays(self) -> dict[str, Arrays]:
         return {
-            "replay": self.replay.state(),
+            "replay": {} if self.stored else self.replay.state(),
             "env": self.env.state(),
             "loop": self._own_arrays(),
             "batches": self.batches.state(),
@@ -432,8 +447,9 @@ class Loop(Generic[C]):
     def _restore(self, tensors: dict[str, Tensors], arrays: dict[str, Arrays], state: dict[str, Any]) -> None:
         load_weights(self.agent, tensors["agent"], self.run.path)
         self.agent.restore_optimisers(tensors["optimisers"] | self._fresh_generator())
-        checkpoint_checks.require_own_replay(arrays["replay"], self.replay)
-        self.replay.restore(arrays["replay"])
+        if not self.stored:
+            checkpoint_checks.require_own_replay(arrays["replay"], self.replay)
+            self.replay.restore(arrays["replay"])
         checkpoint_checks.require_like(arrays["loop"], self._own_arrays())
         for name in self._ARRAYS:
             setattr(self, name, np.array(arrays["loop"][name]))

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from cic import envs
 from cic.core.config import checked, from_dict, require
-from cic.core.errors import unknown
+from cic.core.errors import UserError, unknown
 from cic.learning.compilation import Mode
 from cic.learning.learners import get_learner
 from cic.learning.learners.base import Keep, LearnerConfig
@@ -107,8 +107,13 @@ class LoopConfig(Generic[L]):
     sac_discrete."""
     learning: L
     """The settings of the learner."""
-    intrinsic: ClassVar[bool]
-    """Whether the reward comes from the objective or from the task."""
+    offline: ClassVar[bool] = False
+    """Whether the run learns from stored data without an environment, so that its steps are updates."""
+
+    @property
+    def intrinsic(self) -> bool:
+        """Whether the reward comes from the objective or from the task."""
+        raise NotImplementedError
 
     @property
     def environment(self) -> str:
@@ -116,9 +121,14 @@ class LoopConfig(Generic[L]):
         raise NotImplementedError
 
     @property
+    def method_title(self) -> str:
+        """The name of the method in tables and figures."""
+        return get_objective(self.objective).title  # type: ignore[attr-defined]
+
+    @property
     def title(self) -> str:
         """The run's name on the progress bar."""
-        return f"{get_objective(self.objective).title} {self.environment}"  # type: ignore[attr-defined]
+        return f"{self.method_title} {self.environment}"
 
     @property
     def ending(self) -> int:
@@ -175,7 +185,9 @@ class PretrainConfig(LoopConfig[L], Generic[O, L]):
         taken = self.library_skills * self.library_starts * self.library_steps
         require(taken < self.steps, f"the library takes {taken} steps and the run {self.steps}: lower `library`")
 
-    intrinsic = True
+    @property
+    def intrinsic(self) -> bool:
+        return True
 
     @property
     def environment(self) -> str:
@@ -241,7 +253,9 @@ class FinetuneSettings(LoopConfig[L], Generic[L]):
         counts = (self.eval_every, self.eval_episodes, self.eval_steps)
         require(min(counts) >= 1, f"eval_every, eval_episodes and eval_steps must be at least 1, not {counts}")
 
-    intrinsic = False
+    @property
+    def intrinsic(self) -> bool:
+        return False
 
     @property
     def environment(self) -> str:
@@ -318,6 +332,8 @@ SCALES: dict[str, dict[str, dict[str, Any]]] = {
 def _scale(scale: str, kind: str, learner: str, recommended: dict[str, Any] | None = None) -> dict[str, Any]:
     if scale not in SCALES:
         raise unknown("scale", scale, SCALES)
+    if get_learner(learner).offline:
+        raise UserError(f"{learner} learns from stored data only: use it with `cic offline`")
     own = recommended or {}
     settings = {"scale": scale, "learner": learner, **SCALES[scale][kind]}
     if scale == "paper":

@@ -61,6 +61,10 @@ class Learner(nn.Module):
     """Actor, critic, their targets and their optimisers. A subclass implements one algorithm."""
 
     Config: ClassVar[type[LearnerConfig]] = LearnerConfig
+    title: ClassVar[str] = ""
+    """The name in tables and figures; by default the registered name."""
+    offline: ClassVar[bool] = False
+    """Whether it learns a task from stored data only (`cic offline`)."""
     actor: nn.Module
     discrete: ClassVar[bool] = False
     """Whether its actions are discrete: one-hot vectors instead of numbers in [-1, 1]."""
@@ -165,8 +169,9 @@ def register_learner(name: str) -> Callable[[T], T]:
     return add
 
 
-def learners() -> dict[str, type[Learner]]:
-    return dict(sorted(_REGISTRY.items()))
+def learners(*, offline: bool = False) -> dict[str, type[Learner]]:
+    """Return the learners by name: those for any reward, or those for stored data only."""
+    return {name: cls for name, cls in sorted(_REGISTRY.items()) if cls.offline == offline}
 
 
 def learners_for(choices: Sequence[int]) -> list[str]:

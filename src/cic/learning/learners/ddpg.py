@@ -51,6 +51,7 @@ class DDPG(Learner):
 
     Config = DDPGConfig
     config: DDPGConfig
+    title = "DDPG"
 
     @classmethod
     def build(cls, config: DDPGConfig, input_dim: int, action_dim: int, make_critic: Callable[[], Critic]) -> DDPG:

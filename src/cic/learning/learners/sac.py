@@ -48,6 +48,7 @@ class SAC(Learner):
 
     Config = SACConfig
     config: SACConfig
+    title = "SAC"
 
     def __init__(self, config: SACConfig, actor: nn.Module, critic: Critic) -> None:
         super().__init__(config, actor, critic)

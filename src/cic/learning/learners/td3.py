@@ -4,6 +4,8 @@
     critic  Σ_k mean (Q_k(s, a) − y)²
     actor   −mean Q_1(s, μ(s)), every `actor_every` updates, and with it both targets
 
+With `actor_value="min"` the actor maximises min_k Q_k instead, as in ExORL, whose TD3 also has `actor_every=1`.
+
 Deviations from the paper: URLB's networks (both critics share a trunk) and n-step returns, as for every learner here.
 """
 
@@ -12,6 +14,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +36,8 @@ class TD3Config(LearnerConfig):
     """Bound of the smoothing noise."""
     actor_every: int = 2
     """Updates of the critic for each of the actor."""
+    actor_value: Literal["first", "min"] = "first"
+    """The value that the actor maximises: the first critic's (TD3), or the minimum of both (ExORL)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -46,6 +51,7 @@ class TD3(Learner):
 
     Config = TD3Config
     config: TD3Config
+    title = "TD3"
 
     def __init__(self, config: TD3Config, actor: nn.Module, critic: Critic) -> None:
         super().__init__(config, actor, critic)
@@ -93,7 +99,8 @@ class TD3(Learner):
 
     def actor_loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
         action = self.mean_action(batch.obs)
-        loss = -self.critic(batch.obs, action, batch.skill)[0].mean()
+        values = self.critic(batch.obs, action, batch.skill)
+        loss = -(values.amin(dim=0) if self.config.actor_value == "min" else values[0]).mean()
         return loss, {"actor/loss": loss.detach()}
 
     def get_extra_state(self) -> Tensor:

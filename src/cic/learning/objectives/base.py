@@ -196,6 +196,8 @@ class Objective(nn.Module):
     """Scale → options whose default depends on it, usually through the batch size."""
     uses_units: ClassVar[bool] = False
     """Whether options refer to entries of the observation in their own units, so that it cannot be normalised."""
+    redraws_skills: ClassVar[bool] = False
+    """Whether `prepare` redraws the skills of a batch, so that the method learns from data that others collected."""
     progress: float = 1.0
     """The fraction of the pre-training that is done, set before each update; for schedules."""
 

@@ -145,6 +145,7 @@ class FB(Objective):
     presets: ClassVar[dict[str, dict[str, Any]]] = {"released": {}, "urlb": {}}
     recommended: ClassVar[dict[str, dict[str, Any]]] = {"released": {"learner": "ddpg", "learning": {"nstep": 1}}}
     scales: ClassVar[dict[str, dict[str, Any]]] = {"smoke": {"skill_dim": 8}}
+    redraws_skills = True
     options: FBOptions
 
     def __init__(self, spaces: Spaces, hidden: int, options: FBOptions) -> None:

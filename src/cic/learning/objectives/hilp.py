@@ -73,6 +73,7 @@ class HILP(Objective):
         "released": {"learner": "ddpg", "learning": {"nstep": 1, "gamma": 0.98}}
     }
     scales: ClassVar[dict[str, dict[str, Any]]] = {"smoke": {"skill_dim": 8}}
+    redraws_skills = True
     options: HILPOptions
     centre: Tensor
     spread: Tensor
