@@ -22,6 +22,7 @@ from cic.core.errors import Interrupted, UserError
 from cic.core.types import Batch
 from cic.learning.agent import Agent
 from cic.learning.learners import learners
+from cic.training.evaluation import rollout
 from cic.training.loop import Loop
 from cic.training.offline_settings import PRESETS, OfflineConfig, offline_defaults
 
@@ -239,7 +240,7 @@ def test_the_exorl_preset_has_the_settings_of_the_benchmark() -> None:
 def test_presets_and_methods_that_do_not_exist_or_fit_are_refused() -> None:
     with pytest.raises(UserError, match=r'unknown preset "exor".*"exorl"'):
         offline_defaults("data", preset="exor")
-    with pytest.raises(UserError, match=r"cic needs an environment.*fb, hilp"):
+    with pytest.raises(UserError, match=r"cic needs an environment.*fb, hilp, steer"):
         offline_defaults("data", objective="cic")
     with pytest.raises(UserError, match="cql learns one task: choose ddpg, td3 or sac for fb"):
         offline_defaults("data", objective="fb", learner="cql")
@@ -308,7 +309,7 @@ def test_a_resumed_run_has_the_bytes_of_an_undisturbed_one(
 
 def test_observations_are_normalised_by_the_data(tmp_path: Path, data: Path) -> None:
     path = cic.offline(data, "reach_top_left", out=tmp_path / "run", normalise_obs=True, **SMALL).path
-    seen = np.concatenate([episode.observation for episode in cic.data.open_dataset(data).episodes])
+    seen = np.concatenate([episode.observation for episode in cic.data.open_dataset(data).episodes]).astype(float)
     encoder = cic.load(path).encoder
     np.testing.assert_allclose(encoder.mean.numpy(), seen.mean(axis=0), atol=1e-6)
     np.testing.assert_allclose(encoder.var.numpy(), seen.var(axis=0), atol=1e-6)
@@ -337,6 +338,32 @@ def test_a_zero_shot_agent_from_data(objective: str, home: Path, data: Path) -> 
     assert len(cic.evaluate(done.path, episodes=2).returns) == 4
     tuned = cic.finetune(done.path, "reach_top_left", scale="smoke", hidden=16, steps=150, out=home / f"t-{objective}")
     assert tuned.result["task"] == "gridworld-reach_top_left"
+
+
+def test_a_formula_is_a_reward(home: Path, data: Path) -> None:
+    """Of gridworld's quantities x and y, in [-1, 1]."""
+    names = [quantity.name for quantity in envs.named_quantities("gridworld")]
+    obs = np.array([[-1, 1], [0.5, 0.25]], np.float32)
+    found = cic.data.formula_reward("gridworld", f"{names[1]} - 2 * {names[0]} ** 2", obs)
+    np.testing.assert_allclose(found, obs[:, 1] - 2 * obs[:, 0] ** 2)
+    settings: dict[str, Any] = {"steps": 300, "hidden": 32, "batch": 64, "lr": 3e-3, "reward_formula": names[1]}
+    done = cic.offline(data, out=home / "formula", **settings, **SMALL)
+    assert done.result["reward"] == names[1]
+    assert done.result["return"] > 25  # of 50 steps at y = 1 at most
+    with pytest.raises(UserError, match="only source of the reward"):
+        cic.offline(data, "reach_top_left", out=home / "none", **settings, **SMALL)
+    with pytest.raises(UserError, match="position 1"):
+        cic.offline(data, out=home / "none", **settings | {"reward_formula": "spead"}, **SMALL)
+
+
+def test_steer_learns_from_data(home: Path, data: Path) -> None:
+    done = cic.offline(data, objective="steer", out=home / "steer", steps=300, hidden=32, batch=64, lr=3e-3, **SMALL)
+    config = json.loads((done.path / "config.json").read_text())["config"]
+    assert config["options"]["exploration"] == 0
+    assert [quantity["name"] for quantity in config["options"]["quantities"]] == ["x", "y", "away"]
+    env = envs.make("gridworld", num_envs=4)
+    up = rollout(cic.load(done.path), env, np.array([0, 1, 0], np.float32), seed=0, keep=True).observations
+    assert np.mean([path[-1, 1] for path in up]) > 0.5
 
 
 def test_messages_name_the_setting_and_leave_no_folder(tmp_path: Path, data: Path) -> None:

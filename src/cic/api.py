@@ -208,7 +208,7 @@ def offline(
         task: The task whose reward is learned (`"walker-run"`, or `"run"` in the domain of the data); by default the
             reward in the data.
         learner: `"td3"` (default), `"td3bc"`, `"cql"`, `"iql"` or `"bc"`; also `"ddpg"` and `"sac"`.
-        objective: `"fb"` or `"hilp"` learn skills for every reward instead of one task.
+        objective: `"fb"`, `"hilp"` or `"steer"` learn skills for many rewards instead of one task.
         preset: Where the defaults come from: `"smoke"`, `"laptop"` (minutes on one core) or `"exorl"` (the settings of
             the ExORL benchmark).
         out: Folder of the run. By default a new folder under `runs/` is created.

@@ -13,7 +13,7 @@ workers normalise_obs
 diagnosed domain pretrain_problems library library_starts library_steps milestones preset
 check_steps critic critic_updates eval_episodes eval_every eval_steps pretrain_seed pretrain_steps pretrained
 prior_data selection skill task
-data data_steps states
+data data_steps reward_formula states
 finalists search search_steps search_value trial_skip trial_steps
 at out quiet resume run runs scratch seeds trust
 """

@@ -4,6 +4,6 @@ from cic.data import open_dataset
 """
 
 from cic.data.dataset import Dataset, open_dataset
-from cic.data.relabel import drift
+from cic.data.relabel import drift, formula_reward
 
-__all__ = ["Dataset", "drift", "open_dataset"]
+__all__ = ["Dataset", "drift", "formula_reward", "open_dataset"]

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import cic
 from cic import envs
 from cic.core.errors import UserError
+from cic.core.expressions import parse
 from cic.core.types import Array
 from cic.learning.replay import Episode
 
@@ -75,6 +76,29 @@ def _computed(domain: str, physics: Doubles, actions: Array) -> dict[str, Array]
         return found
     finally:
         env.close()
+
+
+def formula_reward(domain: str, formula: str, next_obs: Array) -> Array:
+    """Return the rewards (N,) of a formula of the domain's named quantities at the observations (N, obs).
+
+    Args:
+        domain: An environment with named quantities; `cic.envs.named_quantities` lists them.
+        formula: For example `"speed * upright"`. A name stands for the value in its unit.
+        next_obs: The observations that the steps led to.
+    """
+    quantities = envs.named_quantities(domain) if domain else ()
+    if not quantities:
+        raise UserError(
+            f'"{domain or "unknown"}" has no named quantities for a formula: set `domain`, or choose a task'
+        )
+    expression = parse(formula, [quantity.name for quantity in quantities])
+    entries = {f"obs[{index}]": column for index, column in enumerate(next_obs.astype(np.float64).T)}
+    used = [quantity for quantity in quantities if quantity.name in expression.names]
+    values = {quantity.name: parse(quantity.formula)(entries, np, np.asarray) for quantity in used}
+    reward = np.broadcast_to(expression(values, np, np.asarray), (len(next_obs),)).astype(np.float32)
+    if not np.isfinite(reward).all():
+        raise UserError(f'the formula "{formula}" is not finite at {int((~np.isfinite(reward)).sum()):,} states')
+    return reward
 
 
 # ---- the cache -------------------------------------------------------------------------------------------------

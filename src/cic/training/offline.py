@@ -15,7 +15,7 @@ import numpy.typing as npt
 from cic import envs
 from cic.core.errors import UserError
 from cic.core.types import Array, Spaces
-from cic.data import Dataset, drift, open_dataset
+from cic.data import Dataset, drift, formula_reward, open_dataset
 from cic.envs.base import State, StepArrays, VectorEnv
 from cic.learning.agent import Agent
 from cic.learning.replay import Replay
@@ -46,10 +46,15 @@ def offline(loop: Offline, labelled: Labelled | None = None) -> Script:
     yield Segment("train", until_update=config.steps)
     if config.steps % config.log_every:
         yield Call("log", loop.log)
-    about = (
-        {"domain": config.domain, "objective": config.objective} if config.intrinsic else {"task": config.environment}
-    )
-    return about | (_evaluate(loop, labelled) if config.eval_every else {})
+    return _about(config) | (_evaluate(loop, labelled) if config.eval_every else {})
+
+
+def _about(config: OfflineConfig[Any, Any]) -> dict[str, Any]:
+    if config.intrinsic:
+        return {"domain": config.domain, "objective": config.objective}
+    if config.reward_formula:
+        return {"domain": config.domain, "reward": config.reward_formula}
+    return {"task": config.environment}
 
 
 def _evaluate(loop: Offline, labelled: Labelled | None) -> dict[str, Any]:
@@ -63,8 +68,7 @@ def _evaluate(loop: Offline, labelled: Labelled | None) -> dict[str, Any]:
         result: dict[str, Any] = {"returns": returns}
         shown = {task: numbers[f"inferred/{task}"] for task in returns}
     else:
-        nothing = np.zeros(0, np.float32)
-        found = evaluate_task(loop.agent, config.environment, nothing, episodes=config.eval_episodes, seed=seed)
+        found = _returns(loop.agent, config, seed)
         numbers = {"eval/return": float(found.mean()), "eval/std": float(found.std())}
         result = {"return": numbers["eval/return"], "returns": found.tolist()}
         shown = {"eval": numbers["eval/return"]}
@@ -72,6 +76,19 @@ def _evaluate(loop: Offline, labelled: Labelled | None) -> dict[str, Any]:
     loop.write_metrics(numbers)
     loop.reporter.note(loop.step, **shown)
     return result
+
+
+def _returns(agent: Agent, config: OfflineConfig[Any, Any], seed: int) -> npt.NDArray[np.float64]:
+    """The returns of one episode per environment, by the reward of the task or of the formula."""
+    nothing = np.zeros(0, np.float32)
+    if not config.reward_formula:
+        return evaluate_task(agent, config.environment, nothing, episodes=config.eval_episodes, seed=seed)
+    env = envs.make(config.domain, num_envs=config.eval_episodes, seed=seed)
+    try:
+        seen = rollout(agent, env, nothing, seed=seed, keep=True).observations
+    finally:
+        env.close()
+    return np.array([formula_reward(config.domain, config.reward_formula, obs[1:]).sum() for obs in seen], np.float64)
 
 
 def inferred_returns(agent: Agent, domain: str, labelled: Labelled, episodes: int, seed: int) -> dict[str, list[float]]:
@@ -101,7 +118,9 @@ def resolved(config: OfflineConfig[Any, Any], data: Dataset) -> OfflineConfig[An
     known = envs.domains().get(domain)
     if task is not None and known is not None and task in known.tasks:
         task = f"{domain}-{task}"
-    if task is None and not config.intrinsic:
+    if config.reward_formula:
+        formula_reward(domain, config.reward_formula, data.episodes[0].observation[:1])
+    elif task is None and not config.intrinsic:
         task = data.environment
         if task is not None and task in envs.domains():
             tasks = ", ".join(f"{task}-{name}" for name in envs.domains()[task].tasks)
@@ -114,7 +133,10 @@ def resolved(config: OfflineConfig[Any, Any], data: Dataset) -> OfflineConfig[An
             f'{config.objective} needs a built-in domain, and {data.source} is of "{domain or "unknown"}": '
             f"set `domain`, one of {', '.join(envs.domains())}"
         )
-    found = replace(config, task=None if config.intrinsic else task, domain=domain)
+    options = config.options
+    if getattr(options, "quantities", None) == ():
+        options = replace(options, quantities=envs.named_quantities(domain))
+    found = replace(config, task=None if config.intrinsic else task, domain=domain, options=options)
     _check_environment(found, data)
     return found
 
@@ -150,6 +172,9 @@ def make_replay(config: OfflineConfig[Any, Any], data: Dataset, agent: Agent) ->
     nstep = needs.nstep if config.intrinsic and needs.nstep else config.learning.nstep
     if config.intrinsic:
         reward = np.zeros(data.steps, np.float32)
+    elif config.reward_formula:
+        seen = np.concatenate([episode.observation[1:] for episode in data.episodes])
+        reward = formula_reward(config.domain, config.reward_formula, seen)
     else:
         reward = data.rewards(None if config.task == data.environment else config.task)
     skills = agent.objective.skills.sample(RANDOM_SKILLS, np.random.default_rng(config.seed))

@@ -28,10 +28,13 @@ class OfflineConfig(LoopConfig[L], Generic[O, L]):
     """A run folder, a folder of ExORL episodes (*.npz), minari:ID, or several of these joined with +."""
     task: str | None = None
     """The task to learn, such as walker-run; by default the reward in the data."""
+    reward_formula: str = ""
+    """Learn this reward instead of a task's: a formula of the domain's named quantities at the next state, such as
+    "speed * upright"."""
     domain: str = ""
     """The domain of the data, if neither the data nor the task state it."""
     objective: str = TASK_REWARD
-    """ddpg learns from the task's reward; fb and hilp learn skills for every reward (zero-shot)."""
+    """ddpg learns from the task's reward; fb, hilp and steer learn skills for many rewards (zero-shot)."""
     learner: str = "td3"
     """The RL algorithm: td3, td3bc, cql, iql or bc for a task; ddpg and sac work too, and are those for fb and hilp."""
     preset: Preset = "laptop"
@@ -63,6 +66,8 @@ class OfflineConfig(LoopConfig[L], Generic[O, L]):
         require(self.eval_every >= 0, f"eval_every must not be negative, not {self.eval_every}")
         require(self.eval_episodes >= 1, f"eval_episodes must be at least 1, not {self.eval_episodes}")
         require(self.states >= 1, f"states must be at least 1, not {self.states}")
+        alone = not self.reward_formula or (self.task is None and not self.intrinsic)
+        require(alone, "reward_formula must be the only source of the reward: omit the task and the objective")
 
     @property
     def intrinsic(self) -> bool:
@@ -121,6 +126,10 @@ LEARNERS: dict[str, dict[str, dict[str, Any]]] = {
 """Preset → learner → settings that differ from the learner's own defaults."""
 
 
+OPTIONS: dict[str, dict[str, Any]] = {"steer": {"exploration": 0.0}}
+"""Objective → options that differ without an environment: there is nothing to explore."""
+
+
 def offline_defaults(
     data: str,
     task: str | None = None,
@@ -143,7 +152,8 @@ def offline_defaults(
         raise UserError(f"{chosen} learns one task: choose ddpg, td3 or sac for {name}")
     settings = PRESETS[preset]
     learning = settings["learning"] | LEARNERS.get(preset, {}).get(chosen, {}) | (_ZERO_SHOT if zero_shot else {})
-    options = method.Options(**method.scales.get(settings["scale"], {})) if zero_shot else NoOptions()
+    chosen_options = method.scales.get(settings["scale"], {}) | OPTIONS.get(name, {})
+    options = method.Options(**chosen_options) if zero_shot else NoOptions()
     return OfflineConfig(
         data=data,
         task=task,

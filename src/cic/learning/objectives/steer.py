@@ -60,6 +60,7 @@ class Steer(Objective):
 
     Options = SteerOptions
     title = "Steer"
+    redraws_skills = True
     uses_units = True
     options: SteerOptions
     centre: Tensor
