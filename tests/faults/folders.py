@@ -57,6 +57,7 @@ def finetune(path: Path, source: Path, **settings: Any) -> Path:
 def extend(path: Path, source: Path) -> None:
     """Make a copy of a finished run longer, or continue that."""
     if not path.exists():
+        shutil.rmtree(path.with_name("copy"), ignore_errors=True)
         shutil.copytree(source, path.with_name("copy"))
         path.with_name("copy").rename(path)
     planned = json.loads((path / "config.json").read_text())["config"]["steps"]

@@ -42,9 +42,24 @@ def test_faults_of_every_kind_are_survived() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_forged_folders_are_survived() -> None:
-    done = tool("--count", "60", "--seed", "20000", "--only", "forged")
+    done = tool("--count", "60", "--seed", "20000", "--only", "forged with")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "| forged with right checksums | 60 | 60 | 0 |" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_commands_survive_folders_of_others() -> None:
+    done = tool("--count", "90", "--seed", "20000", "--only", "command on")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "| all | 90 | 90 | 0 |" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_compiled_run_survives() -> None:
+    done = tool("--count", "2", "--seed", "20000", "--only", "compiled")
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.slow
