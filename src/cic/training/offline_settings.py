@@ -88,10 +88,14 @@ NOT_SETTINGS = ("scale", "num_envs", "warmup", "update_every", "keep_physics", "
 """Fields of every run that have one value in offline training."""
 
 _EXORL: dict[str, Any] = {"hidden": 1024, "batch": 1024, "lr": 1e-4, "gamma": 0.99, "tau": 0.01, "nstep": 1}
-_LAPTOP: dict[str, Any] = {"hidden": 256, "batch": 256, "lr": 3e-4, "nstep": 1}
+_LAPTOP: dict[str, Any] = {"hidden": 128, "batch": 256, "lr": 1e-3, "nstep": 3}
 _SMOKE: dict[str, Any] = {"hidden": 16, "batch": 16, "lr": 1e-3, "nstep": 1}
-_ZERO_SHOT = {"gamma": 0.98}
-"""Of methods that learn skills for every reward, as HILP and later releases of FB set it."""
+_ZERO_SHOT: dict[str, dict[str, Any]] = {
+    "smoke": {"gamma": 0.98},
+    "laptop": {"gamma": 0.98, "lr": 5e-4, "nstep": 1},
+    "exorl": {"gamma": 0.98},
+}
+"""Preset → settings of methods that learn skills for every reward. HILP and later releases of FB have this discount."""
 
 PRESETS: dict[str, dict[str, Any]] = {
     "smoke": {
@@ -151,7 +155,9 @@ def offline_defaults(
     if zero_shot and cls.offline:
         raise UserError(f"{chosen} learns one task: choose ddpg, td3 or sac for {name}")
     settings = PRESETS[preset]
-    learning = settings["learning"] | LEARNERS.get(preset, {}).get(chosen, {}) | (_ZERO_SHOT if zero_shot else {})
+    learning = (
+        settings["learning"] | LEARNERS.get(preset, {}).get(chosen, {}) | (_ZERO_SHOT[preset] if zero_shot else {})
+    )
     chosen_options = method.scales.get(settings["scale"], {}) | OPTIONS.get(name, {})
     options = method.Options(**chosen_options) if zero_shot else NoOptions()
     return OfflineConfig(

@@ -11,7 +11,7 @@ Skills lie on the sphere of radius √d and are redrawn in each update: half fro
 batch. B has length √d. It is trained together with F by the loss of the critic, so this objective has no separate loss
 and no reward; its `reward` returns empty features. Finetuning keeps B with the critic's trunk.
 
-Deviations from the released code: data is collected online (it trains on datasets); the actor is that of the learner,
+Deviations from the released code: `cic pretrain` collects data online; the actor is that of the learner,
 without a separate stream for the state; B has half of the width H (512 of 1,024; there 526); the optional loss on F · z
 is omitted, as there by default. As there, skills are mixed with B(s), and B(s') is trained. With discrete actions,
 F has an output per action, as there; the policy is that of the learner (greedy with DQN).

@@ -11,7 +11,7 @@ Goals: 62.5 % from the same episode, a geometric number of steps later, else any
 sphere of radius √d and are redrawn in each update: half from the prior, half as Cov⁻¹ φ_1(s') of states of the batch.
 
 The paper rewards displacements, (φ(s') − φ(s)) · z; these features are the released default. Deviations from the
-released code: data is collected online (it trains on datasets); target networks start equal to φ (there they start from
+released code: `cic pretrain` collects data online; target networks start equal to φ (there they start from
 other random weights, a mistake); ψ is the critic of this library with two heads; features are divided by ρ, their
 running root mean square (there ρ = 1: the optimal policies are the same, but ψ must first grow to large values); a
 hundredth of the features' mean square is added to Cov and to the regression, because skills would otherwise point along
