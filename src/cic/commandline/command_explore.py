@@ -33,6 +33,8 @@ class ExploreArguments:
     """Port to listen on. If it is in use, the next free one is taken."""
     viewers: int = 16
     """Maximum number of open pages, each with its own environment."""
+    finetune_steps: int = 30_000
+    """Steps of a finetuning on a prompt that a page may start, one at a time; 0 disables it."""
     open: bool = True
     """Open the page in a browser."""
     trust: bool = False

@@ -64,6 +64,8 @@ class DomainInfo(NamedTuple):
     """The side length of the cells of that plane in which papers count coverage, if they do."""
     quantities: Quantities = ()
     """What the objective `steer` commands and prompts name."""
+    behaviours: tuple[tuple[str, str], ...] = ()
+    """Names of common behaviours, and their rewards as formulas of the quantities."""
 
     @property
     def experts(self) -> dict[str, float | None]:
@@ -120,6 +122,45 @@ _HALF_CHEETAH = (
     NamedQuantity("height", "obs[1]", "m", 0.3, low=-0.6, high=0.6),
 )
 
+_WALKER_BEHAVIOURS = (
+    ("stand", "height + upright"),
+    ("walk", "speed / 3 + upright + height"),
+    ("backward", "-speed / 2 + upright"),
+    ("sit", "upright - 2 * height"),
+    ("lie", "-height"),
+    ("flip", "spin / 5 + height / 2"),
+)
+_QUADRUPED_BEHAVIOURS = (
+    ("stand", "upright"),
+    ("forward", "speed + upright"),
+    ("backward", "-speed + upright"),
+    ("left", "sideways + upright"),
+    ("right", "-sideways + upright"),
+    ("turn", "turn + upright"),
+    ("on its back", "-upright"),
+)
+_CHEETAH_BEHAVIOURS = (
+    ("run", "speed + upright"),
+    ("backward", "-speed + upright"),
+    ("flip", "spin"),
+    ("upside down", "-upright"),
+)
+_HOPPER_BEHAVIOURS = (
+    ("stand", "height + upright"),
+    ("hop", "speed + height + upright"),
+    ("lie", "-height"),
+    ("flip", "spin"),
+)
+_ANT_BEHAVIOURS = (
+    ("forward", "speed_x + upright"),
+    ("backward", "-speed_x + upright"),
+    ("left", "speed_y + upright"),
+    ("right", "-speed_y + upright"),
+    ("on its back", "-upright"),
+)
+_PLANE_BEHAVIOURS = (("centre", "-away"), ("top right", "x + y"), ("bottom left", "-x - y"))
+_JACO_BEHAVIOURS = (("up", "hand_z"), ("down", "-hand_z"), ("centre", "-away"))
+
 DOMAINS = {
     info.name: info
     for info in (
@@ -137,6 +178,7 @@ DOMAINS = {
             "planar biped (URLB)",
             "cic.envs.suite.walker",
             quantities=_WALKER,
+            behaviours=_WALKER_BEHAVIOURS,
         ),
         DomainInfo(
             "quadruped",
@@ -152,6 +194,7 @@ DOMAINS = {
             "four-legged ant-like body (URLB)",
             "cic.envs.suite.quadruped",
             quantities=_QUADRUPED,
+            behaviours=_QUADRUPED_BEHAVIOURS,
         ),
         DomainInfo(
             "jaco",
@@ -167,6 +210,7 @@ DOMAINS = {
             "robot arm with a hand, reaching for a brick (URLB)",
             "cic.envs.suite.jaco",
             quantities=_JACO,
+            behaviours=_JACO_BEHAVIOURS,
         ),
         DomainInfo(
             "point_mass",
@@ -179,6 +223,7 @@ DOMAINS = {
             "cic.envs.suite.point_mass",
             plane=(0, 1),
             quantities=_POINT_MASS,
+            behaviours=_PLANE_BEHAVIOURS,
         ),
         DomainInfo(
             "hopper",
@@ -190,6 +235,7 @@ DOMAINS = {
             "planar one-legged body",
             "cic.envs.suite.hopper",
             quantities=_HOPPER,
+            behaviours=_HOPPER_BEHAVIOURS,
         ),
         DomainInfo(
             "gridworld",
@@ -202,6 +248,7 @@ DOMAINS = {
             "cic.envs.gridworld",
             plane=(0, 1),
             quantities=_GRIDWORLD,
+            behaviours=_PLANE_BEHAVIOURS,
         ),
         DomainInfo(
             "ant",
@@ -215,6 +262,7 @@ DOMAINS = {
             plane=(0, 1),
             cell=1.0,
             quantities=_ANT,
+            behaviours=_ANT_BEHAVIOURS,
         ),
         DomainInfo(
             "half_cheetah",
@@ -228,6 +276,7 @@ DOMAINS = {
             plane=(0,),
             cell=1.0,
             quantities=_HALF_CHEETAH,
+            behaviours=_CHEETAH_BEHAVIOURS,
         ),
     )
 }

@@ -12,6 +12,8 @@ from cic.core.types import Array
 from cic.explore import explorer_page, skill_input
 from cic.explore.live_plots import LivePlots
 from cic.explore.skill_map import default_measure
+from cic.explore.steering import SteeringControls, can_steer
+from cic.learning.objectives.steer import Steer
 
 if TYPE_CHECKING:
     from cic.explore.viewer import Viewer
@@ -36,9 +38,18 @@ class Controls:
         self._held: Any = None  # the slider that changed the skill last
         self._map: Any = None
         self._message: Any = None
+        self._steering: SteeringControls | None = None
+        steers = can_steer(viewer.panel.agent)
+        first = isinstance(viewer.panel.agent.agent.objective, Steer)
+        if steers and first:
+            with tabs.add_tab("Steer"):
+                self._steering = SteeringControls(viewer, self._gui, self._on)
         if viewer.panel.agent.space.kind != "none":
             with tabs.add_tab("Skills"):
                 self._add_skills()
+        if steers and not first:
+            with tabs.add_tab("Prompt"):
+                self._steering = SteeringControls(viewer, self._gui, self._on)
         with tabs.add_tab("Compare"):
             self._add_comparison()
         if viewer.panel.agent.trials is not None:
@@ -47,8 +58,11 @@ class Controls:
         with tabs.add_tab("Clip"):
             self._add_clip()
         live = self._gui.add_panel()
-        with live.add_tab("Live"):
-            self._plots = LivePlots(self._gui, [panel.simulation for panel in viewer.panels])
+        self._plots = LivePlots(self._gui, [panel.simulation for panel in viewer.panels])
+        charts = {"Live": self._plots.add_metrics, "Quantities": self._plots.add_quantities}
+        for name in ("Quantities", "Live") if first else ("Live", "Quantities") if steers else ("Live",):
+            with live.add_tab(name):
+                charts[name]()
         live.dock_left()
         live.set_width(320)
         self.show_skill()
@@ -190,6 +204,8 @@ class Controls:
             self._refresh()
         self._status.content = self._viewer.status
         self._plots.update()
+        if self._steering is not None:
+            self._steering.tick()
 
     def show_map(self) -> None:
         viewer = self._viewer
@@ -211,6 +227,8 @@ class Controls:
         if self._map is None:
             return
         skill, space = viewer.panel.simulation.skill, viewer.panel.agent.space
+        if self._steering is not None:
+            self._steering.show_skill(skill)
         if self._constant not in (None, held):
             if space.kind == "onehot":
                 self._constant.value = int(skill.argmax())

@@ -6,6 +6,7 @@ A click has to reach the server through an element of viser: it types the name o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 SKILL_FIELD = "skill"
 """Label of the text field; `type_skill.js` looks for it."""
+PROMPT_FIELD = "prompt"
 WIDTH, HEIGHT, MARGIN = 320, 240, 14
 MAX_TRIALS = 200
 _VIRIDIS = np.array([(68, 1, 84), (33, 145, 140), (253, 231, 37)])
@@ -100,6 +102,17 @@ def command_html(command: str) -> str:
 def message_html(text: str) -> str:
     """Render an error message below the text field."""
     return _render("message.html", text=text)
+
+
+def note_html(text: str) -> str:
+    """Render a remark below a control."""
+    return _render("note.html", text=text)
+
+
+def choices_html(completions: Sequence[str], examples: Sequence[str], recent: Sequence[str]) -> str:
+    """Render texts that a click types into the field for prompts."""
+    groups = {"complete": completions, "examples": () if completions else examples, "recent": recent}
+    return _render("choices.html", groups=list(groups.items()))
 
 
 def status_html(agent: LoadedAgent, skill: Array, steps: int, returns: dict[str, float], rate: float) -> str:

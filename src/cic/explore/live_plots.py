@@ -1,4 +1,4 @@
-"""Live plots: intrinsic reward, task rewards, confidence of the discriminator."""
+"""Live plots: intrinsic reward, task rewards, confidence of the discriminator, named quantities, prompted reward."""
 
 from __future__ import annotations
 
@@ -16,27 +16,44 @@ SIDES = ("left", "right")
 
 
 class LivePlots:
-    """Three charts of the last steps. With two agents, the lines of the right one are dashed."""
+    """Charts of the last steps. With two agents, the lines of the right one are dashed."""
 
     def __init__(self, gui: Any, simulations: Sequence[LiveSimulation]) -> None:
-        self._simulations = list(simulations)
+        self._gui, self._simulations = gui, list(simulations)
+        self._charts: list[Any] = []
+
+    def add_metrics(self) -> None:
+        """Add charts of the intrinsic reward, the task rewards and the confidence of the discriminator."""
         named: dict[str, list[str]] = {"intrinsic reward": ["intrinsic"]}
-        tasks = dict.fromkeys(task for simulation in simulations for task in simulation.tasks)
+        tasks = dict.fromkeys(task for simulation in self._simulations for task in simulation.tasks)
         named["task rewards"] = [f"task/{task}" for task in tasks]
         named["confidence of the discriminator"] = ["confidence", "chance"]
-        self._charts = []
+        self._add(named)
+
+    def add_quantities(self) -> None:
+        """Add a chart of the prompted reward and one of each named quantity."""
+        labels = {
+            quantity.label: [f"quantity/{quantity.name}"]
+            for simulation in self._simulations
+            for quantity in simulation.quantities
+        }
+        self._add({"prompted reward": ["prompt"]} | labels)
+
+    def _add(self, named: dict[str, list[str]]) -> None:
         for title, names in named.items():
             lines = [(side, name) for side in range(len(self._simulations)) for name in names]
             series: list[dict[str, Any]] = [{"label": "step"}]
             for side, name in lines:
-                label = name.removeprefix("task/") + (f", {SIDES[side]}" if len(self._simulations) > 1 else "")
+                label = name.removeprefix("task/").removeprefix("quantity/") + (
+                    f", {SIDES[side]}" if len(self._simulations) > 1 else ""
+                )
                 colour = CATEGORIES[(names.index(name) if len(names) > 1 else side) % len(CATEGORIES)]
                 dash = {"dash": (6, 4)} if side else {}
                 series.append({"label": label, "stroke": colour, "width": 2, **dash})
             scales: dict[str, Any] = {"x": {"time": False}}
             empty = tuple(np.zeros(1) for _ in series)
             legend = {"show": len(lines) > 1, "live": False}
-            chart = gui.add_uplot(
+            chart = self._gui.add_uplot(
                 empty, tuple(series), title=title, scales=scales, legend=legend, height=150, padding=(4, 12, 0, 0)
             )
             self._charts.append((chart, lines))

@@ -7,6 +7,8 @@ from collections import deque
 import numpy as np
 import numpy.typing as npt
 
+from cic.core.formula_reward import FormulaReward, quantity_values
+from cic.core.named_quantities import Quantities
 from cic.core.types import Array
 from cic.envs.bodies import Poses, main_body
 from cic.explore.live_metrics import LiveMetrics
@@ -14,6 +16,7 @@ from cic.explore.loaded_agent import LoadedAgent
 
 METRICS_EVERY = 2
 """Steps between two evaluations of the metrics, which take as long as the rest of a step."""
+MAX_QUANTITIES = 8
 MAX_STEPS = 300
 """Number of last steps in plots, and in the paths of methods that need whole paths."""
 
@@ -30,6 +33,8 @@ class LiveSimulation:
             self.seconds = self.env.step_seconds
             self.tasks = self.env.tasks or ("reward",)
             self.metrics: LiveMetrics | None = None
+            self.reward: FormulaReward | None = None
+            """The prompted reward."""
             self.reset()
         except BaseException:
             self.env.close()
@@ -67,6 +72,7 @@ class LiveSimulation:
             self.returns[task] += value
         self.times.append(self.steps)
         seen = {f"task/{task}": value for task, value in rewards.items()}
+        seen |= self._quantities()
         if self.metrics is not None and self.steps % METRICS_EVERY == 0:
             seen |= self.metrics.compute(self._path, self._actions, self.skill)
         for name, value in seen.items():
@@ -76,6 +82,19 @@ class LiveSimulation:
             self.traces[name].append(np.nan)
         if terminated[0] or truncated[0]:
             self.reset()
+
+    def _quantities(self) -> dict[str, float]:
+        """The named quantities and the prompted reward at the current state."""
+        values = quantity_values(self.quantities, self._obs[:1])
+        seen = {f"quantity/{name}": float(value[0]) for name, value in values.items()}
+        if self.reward is not None:
+            seen["prompt"] = float(self.reward(self._obs[:1])[0])
+        return seen
+
+    @property
+    def quantities(self) -> Quantities:
+        """The quantities that are plotted."""
+        return self.agent.agent.quantities[:MAX_QUANTITIES]
 
     def push(self, direction: npt.NDArray[np.float64]) -> None:
         self.env.push(2 * self.size * direction)

@@ -29,6 +29,8 @@ class AgentPanel:
         self.simulation = LiveSimulation(agent, skill, seed)
         self.meshes: BodyMeshes = body_meshes(self.simulation.env.model)
         self.scene: BodyScene | None = None
+        self.prompt = ""
+        """The formula that is followed."""
         self.time = 0.0
         """Simulated seconds since the last reset, as far as drawn."""
         self._simulated = 0.0

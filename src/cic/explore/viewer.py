@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from cic.core.errors import UserError
+from cic.core.formula_reward import FormulaReward
 from cic.core.types import Array
 from cic.envs.bodies import movable_axes
 from cic.explore import clips, explorer_page, skill_input
@@ -24,6 +25,7 @@ from cic.explore.agent_pool import AgentPool
 from cic.explore.controls import ALONE, Controls
 from cic.explore.panel import AgentPanel
 from cic.explore.skill_map import SkillMap
+from cic.explore.steering import MAX_RECENT
 
 FRAMES_PER_SECOND = 60
 UPDATE_SECONDS = 0.25
@@ -41,6 +43,8 @@ class Viewer:
         """The panel whose skill the controls change."""
         self.maps: dict[str, SkillMap] = {}
         self.pins: list[Array | None] = [None, None]
+        self.recent: list[str] = []
+        """The last prompts, newest first."""
         self.paused, self.speed, self.follow, self.restart = False, 1.0, True, True
         self.rate = 0.0
         """Current frames per second."""
@@ -255,6 +259,24 @@ class Viewer:
             self.choose(agent.space.check(_picked(skills, text[6:], "trial").tolist()), restart=True)
         elif text:
             self.choose(skill_input.typed(agent.space, text), restart=True)
+
+    def follow_prompt(self, text: str) -> str:
+        """Follow the skill that maximises a formula; return how it was found."""
+        panel = self.panel
+        agent = panel.agent.agent
+        found = agent.answer(text)
+        panel.prompt = text
+        panel.simulation.reward = FormulaReward(text, agent.quantities, agent.spaces.obs)
+        self.recent = [text, *(one for one in self.recent if one != text)][:MAX_RECENT]
+        self.choose(found.skill, restart=False)
+        return found.how
+
+    def offer(self, name: str) -> None:
+        """Add a finished finetuning to the agents that can be shown and compared."""
+        if name not in self.pool.names:
+            self.pool.names.append(name)
+        self.control(self.active)
+        self._notify(f"{name} can now be chosen under Compare")
 
     def pin(self, place: int) -> None:
         self.pins[place] = self.panel.simulation.skill.copy()

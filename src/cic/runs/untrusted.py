@@ -213,5 +213,9 @@ def require_arrays(arrays: Mapping[str, npt.NDArray[Any]], layout: Mapping[str, 
         if not fits or any(sizes.setdefault(one, size) != size for one, size in zip(dimensions, array.shape)):  # noqa: B905
             wanted = ", ".join(f"{one}={sizes.get(one, 'any')}" for one in dimensions)
             raise Misfit(f"{name} is {array.dtype} {array.shape}, not {kind.rstrip('?')} ({wanted})")
-        if array.dtype.kind == "f" and not kind.endswith("?") and not (np.abs(array) <= LARGEST_VALUE).all():
+        if (
+            array.dtype.kind == "f"
+            and not kind.endswith("?")
+            and not (np.abs(array, dtype=np.float64) <= LARGEST_VALUE).all()
+        ):
             raise Misfit(f"{name} contains NaN, or values beyond {LARGEST_VALUE:g}")

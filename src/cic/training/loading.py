@@ -6,6 +6,7 @@ Loading an agent makes no environment. An environment is made only if its name c
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import warnings
 from typing import Any
@@ -86,7 +87,7 @@ def load_agent(run: Run, config: Any, at: int | None) -> tuple[Agent, int]:
     load_weights(agent, weights, run.path)
     agent.layout = _layout(run, spaces)
     agent.quantities = agent.quantities or _built_in_quantities(config.environment)
-    agent.load_library = lambda: _library(run, agent)
+    agent.load_library = functools.cache(lambda: _library(run, agent))
     return agent, step
 
 

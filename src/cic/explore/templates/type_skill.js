@@ -1,5 +1,5 @@
 (function(text){
-const label=[...document.querySelectorAll('label')].find(l=>l.textContent==='skill');
+const label=[...document.querySelectorAll('label')].find(l=>l.textContent==='{{ field | default("skill") }}');
 let box=label;while(box&&!box.querySelector('input'))box=box.parentElement;
 if(!box)return;const field=box.querySelector('input');
 if(field.value===text)text+=' ';
