@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-from cic.core.imports import imported
+from cic.core.errors import Interrupted, UserError
+from cic.core.imports import import_first, imported
 from cic.runs.untrusted import read_object
+
+_PROGRAM = "import sys; from cic.explore.background_finetuning import main; sys.exit(main(sys.argv[1]))"
 
 
 class BackgroundFinetuning:
@@ -15,12 +20,12 @@ class BackgroundFinetuning:
 
     def __init__(self, run: str, task: str, skill: list[float], steps: int, out: Path) -> None:
         self.out, self._steps = out, steps
-        words = ["finetune", run, "--task", task, "--steps", str(steps), "--out", str(out), "--quiet"]
-        words += ["--skill", *(f"{value:.9g}" for value in skill)]
-        words += [word for name in imported() for word in ("--import", name)]
-        out.parent.mkdir(parents=True, exist_ok=True)
+        given = {"run": run, "task": task, "skill": skill, "steps": steps, "out": str(out), "imports": imported()}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "cic.cli", *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-c", _PROGRAM, json.dumps(given)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
         )
 
     @property
@@ -48,5 +53,21 @@ class BackgroundFinetuning:
                 self._process.wait(20.0)
             except subprocess.TimeoutExpired:
                 self._process.kill()
+                self._process.wait()
         if self._process.stderr is not None:
             self._process.stderr.close()
+
+
+def main(text: str) -> int:
+    """Run the finetuning that a page has started; the exit code is that of the command line."""
+    given: dict[str, Any] = json.loads(text)
+    try:
+        import_first(given["imports"])
+        from cic.api import finetune
+
+        settings = {"steps": given["steps"], "skill": tuple(given["skill"])}
+        finetune(given["run"], given["task"], out=given["out"], quiet=True, **settings)
+    except (UserError, Interrupted) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
