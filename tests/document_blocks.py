@@ -230,7 +230,8 @@ def _smaller(words: list[str]) -> list[str]:
     words = list(words)
     for flag, number in _NUMBERS.items():
         if flag in words:
-            words[words.index(flag) + 1] = str(number)
+            value = words.index(flag) + 1
+            words[value] = words[value] if words[value] == "0" else str(number)
         elif flag in _ADDED.get(words[1], ()):
             words += [flag, str(number)]
     if words[1] in ("sweep", "reproduce"):
