@@ -166,16 +166,29 @@ def test_the_environment_receives_what_predict_returns(drone: Path) -> None:
     np.testing.assert_array_equal(Drone.taken[0], agent.predict(own.reset(seed=3)[0])[0])
 
 
-def test_runs_without_a_layout_act_as_before(drone: Path, tmp_path: Path) -> None:
-    old = tmp_path / "old"
-    shutil.copytree(drone, old)
-    header = json.loads((old / "config.json").read_text())
+@pytest.fixture
+def old(drone: Path, tmp_path: Path) -> Path:
+    """A run folder as earlier versions made it."""
+    path = tmp_path / "old"
+    shutil.copytree(drone, path)
+    header = json.loads((path / "config.json").read_text())
     del header["layout"]
-    (old / "config.json").write_text(json.dumps(header))
+    (path / "config.json").write_text(json.dumps(header))
+    return path
+
+
+def test_runs_without_a_layout_act_as_before(old: Path) -> None:
     agent = cic.load(old)
     agent.skill = np.array([0.2, 0.9], np.float32)
     obs = np.zeros(8, np.float32)
     np.testing.assert_array_equal(agent.predict(obs)[0], agent.act(obs))
+
+
+@pytest.mark.slow
+def test_runs_without_a_layout_are_exported_as_before(old: Path, tmp_path: Path) -> None:
+    agent = cic.load(old)
+    agent.skill = np.array([0.2, 0.9], np.float32)
+    obs = np.zeros(8, np.float32)
     file, names = cic.export_policy(old, tmp_path / "policy")
     assert names == ["obs", "skill"]
     action = torch.export.load(file).module()(torch.zeros(3, 8), torch.from_numpy(np.tile(agent.skill, (3, 1))))

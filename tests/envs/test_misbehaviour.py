@@ -205,6 +205,14 @@ def test_episodes_that_never_end_are_stopped_in_evaluations(tmp_path: Path) -> N
     with pytest.warns(UserWarning, match=wanted):
         done = cic.finetune(None, "odd", scale="smoke", out=tmp_path / "r", eval_steps=25, quiet=True, **settings)
     assert done.result["return"] == 25
+
+
+@pytest.mark.slow
+def test_episodes_that_never_end_are_stopped_by_default(tmp_path: Path) -> None:
+    cic.register_env("odd", Endless)
+    settings: dict[str, Any] = {"steps": 40, "warmup": 10, "eval_every": 1000, "eval_episodes": 1, "hidden": 8}
+    with pytest.warns(UserWarning, match="1 of 1 evaluation episodes had not ended after 10,000 steps"):
+        cic.finetune(None, "odd", scale="smoke", out=tmp_path / "r", quiet=True, **settings)
     with pytest.warns(UserWarning, match="had not ended after 10,000 steps"):
         assert cic.evaluate(tmp_path / "r", episodes=1).returns == {"odd": [10_000]}
 

@@ -204,6 +204,7 @@ def test_a_script_without_a_main_guard(tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.slow
 def test_the_command_with_an_imported_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "poles.py").write_text(SCRIPT.partition('print("script")')[0])
     words = ["pretrain", "--domain", "pole", "--import", str(tmp_path / "poles.py"), "--objective", "rnd"]

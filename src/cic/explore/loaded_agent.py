@@ -11,6 +11,7 @@ from cic import envs
 from cic.api import load
 from cic.core.command_text import command_text
 from cic.core.errors import UserError
+from cic.core.imports import import_names
 from cic.core.types import Array
 from cic.envs.base import VectorEnv
 from cic.learning.agent import Agent
@@ -56,7 +57,8 @@ class LoadedAgent:
     def command(self, skill: Array, seed: int) -> str:
         """Return the command that shows the same skill from the same initial state."""
         numbers = skill_arguments(self.space, skill) if self.space.kind != "none" else None
-        return command_text("explore", self.name, at=self.at, skill=numbers, seed=seed)
+        imports = import_names(self.run.about.get("imports"))
+        return command_text("explore", self.name, at=self.at, skill=numbers, seed=seed, imports=imports)
 
 
 def skill_arguments(space: SkillSpace, skill: Array) -> list[str]:
