@@ -276,7 +276,9 @@ def whole_task(run: Path | str | None, task: str) -> str:
     opened = Run(run)
     if is_prompt(opened):
         domain = envs.domain_of(config_of(opened).task)
-        task = config_of(opened).task if task == "prompt" else task
+        if task == "prompt":  # the folder names the environment, not the user
+            check_source(opened, config_of(opened), trust=False)
+            task = config_of(opened).task
     else:
         domain = str(opened.config.get("domain"))
     known = envs.domains().get(domain)

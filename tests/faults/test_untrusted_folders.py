@@ -72,18 +72,41 @@ def test_loading_weights_makes_no_environment(skills: Path, tmp_path: Path, payl
     assert not payload.exists()
 
 
-@pytest.mark.parametrize("verb", ["evaluate", "skills", "resume", "finetune"])
+@pytest.mark.parametrize("verb", ["evaluate", "skills", "film", "doctor", "prompt", "resume", "finetune"])
 def test_no_command_imports_what_a_run_names(skills: Path, tmp_path: Path, payload: Path, verb: str) -> None:
     path = hostile(stopped(skills, tmp_path / "stopped"), tmp_path / "run")
     verbs: dict[str, Callable[[], Any]] = {
         "evaluate": lambda: cic.evaluate(path, episodes=1),
         "skills": lambda: cic.skills(path, count=2, video=False),
+        "film": lambda: cic.film(path),
+        "doctor": lambda: cic.doctor(path),
+        "prompt": lambda: cic.prompt(path, "obs[0]", out=tmp_path / "prompt"),
         "resume": lambda: cic.resume(path, quiet=True),
         "finetune": lambda: cic.finetune(path, "walker-run", quiet=True),
     }
     word = "which has no task" if verb == "finetune" else 'would import the module "untrusted_payload".*trust'
     with pytest.raises(UserError, match=word):
         verbs[verb]()
+    assert not payload.exists()
+
+
+def test_offline_training_imports_nothing_that_only_the_data_name(skills: Path, tmp_path: Path, payload: Path) -> None:
+    path = finetune(tmp_path / "run", skills, steps=120, replay=200, eval_every=200, prior_data=0.0)
+    forge(path, lambda header: header["config"].__setitem__("task", PAYLOAD))
+    with (
+        pytest.warns(UserWarning, match='would import the module "untrusted_payload" and is not used'),
+        pytest.raises(UserError, match="does not state its environment"),
+    ):
+        cic.offline(path, preset="smoke", out=tmp_path / "offline", quiet=True)
+    assert not payload.exists()
+
+
+def test_finetuning_a_prompt_imports_nothing(tuned: Path, tmp_path: Path, payload: Path) -> None:
+    path = shutil.copytree(tuned, tmp_path / "run")
+    forge(path, lambda header: header["config"].__setitem__("task", f"{PAYLOAD}{envs.REWARD}obs[0]"))
+    (path / "prompt.json").write_text("{}")
+    with pytest.raises(UserError, match='would import the module "untrusted_payload"'):
+        cic.finetune(path, "prompt", out=tmp_path / "again", quiet=True)
     assert not payload.exists()
 
 

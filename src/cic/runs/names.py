@@ -9,7 +9,7 @@ SWEEP_LOCK, SWEEP_LOG = ".worker.lock", "log.txt"
 """What a sweep adds to the folders of its runs."""
 PARTIAL = ".cic-part"
 FILES = (
-    *("config.json", "status.json", "result.json", "trials.json", "metrics.jsonl", "timing.jsonl"),
+    *("config.json", "status.json", "result.json", "trials.json", "prompt.json", "metrics.jsonl", "timing.jsonl"),
     *(LOCK, SWEEP_LOCK, SWEEP_LOG, "wandb"),  # a folder, in which W&B itself creates links
 )
 FOLDERS = ("checkpoints", "milestones", "library", "inherited", "tensorboard", "pictures", "measured")

@@ -6,6 +6,7 @@ the skill of each task is inferred from labelled states of the data.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -20,6 +21,7 @@ from cic.envs.base import State, StepArrays, VectorEnv
 from cic.learning.agent import Agent
 from cic.learning.replay import Replay
 from cic.runs.folder import Run
+from cic.runs.untrusted import plain
 from cic.training.evaluation import evaluate_task, rollout
 from cic.training.offline_settings import OfflineConfig
 from cic.training.script import Call, Script, Segment
@@ -113,6 +115,7 @@ def inferred_returns(agent: Agent, domain: str, labelled: Labelled, episodes: in
 
 def resolved(config: OfflineConfig[Any, Any], data: Dataset) -> OfflineConfig[Any, Any]:
     """Return the config with the full name of the task and the domain, after a check that the data fit them."""
+    data = _without_imports(data, config)
     domain = config.domain or _domain(data.environment or "")
     task = config.task
     known = envs.domains().get(domain)
@@ -139,6 +142,18 @@ def resolved(config: OfflineConfig[Any, Any], data: Dataset) -> OfflineConfig[An
     found = replace(config, task=None if config.intrinsic else task, domain=domain, options=options)
     _check_environment(found, data)
     return found
+
+
+def _without_imports(data: Dataset, config: OfflineConfig[Any, Any]) -> Dataset:
+    """Ignore an environment that would import code, if only the data name it: they may be untrusted."""
+    name = data.environment
+    if name is None or name in (config.task, config.domain) or (danger := envs.would_run(name)) is None:
+        return data
+    warnings.warn(
+        f'the environment "{plain(name)}" of {data.source} {plain(danger)} and is not used: set `task` to allow that',
+        stacklevel=2,
+    )
+    return replace(data, environment=None)
 
 
 def _domain(environment: str) -> str:
