@@ -366,6 +366,29 @@ def test_steer_learns_from_data(home: Path, data: Path) -> None:
     assert np.mean([path[-1, 1] for path in up]) > 0.5
 
 
+def test_data_of_a_gymnasium_environment(home: Path) -> None:
+    """The run's own reward is learned, and the policy acts in the units of the environment."""
+    settings: dict[str, Any] = {"scale": "smoke", "hidden": 8, "batch": 8, "quiet": True}
+    collected = cic.pretrain("gymnasium:Pendulum-v1", "rnd", out=home / "pendulum", **settings).path
+    done = cic.offline(collected, out=home / "swing", **SMALL)
+    assert done.result["task"] == "gymnasium:Pendulum-v1"
+    assert done.result["return"] < 0
+    agent = cic.load(done.path)
+    assert agent.layout is not None
+    assert agent.layout.action.high.tolist() == [2.0]
+
+
+def test_data_of_another_simulator_are_reported(tmp_path: Path, data: Path) -> None:
+    folder = Path(shutil.copytree(data.parents[1], tmp_path / "gridworld")) / "drift" / "buffer"
+    for file in folder.iterdir():
+        arrays: Any = dict(np.load(file))
+        arrays["physics"] = (arrays["physics"] * 2) % 10
+        np.savez(file, **arrays)
+    with pytest.warns(UserWarning, match="does not fit this version of the simulator"):
+        path = cic.offline(folder, "reach_top_left", out=tmp_path / "run", **SMALL).path
+    assert json.loads((path / "config.json").read_text())["data"]["drift"] >= 1
+
+
 def test_messages_name_the_setting_and_leave_no_folder(tmp_path: Path, data: Path) -> None:
     out = tmp_path / "none"
     cases: list[tuple[str, dict[str, Any]]] = [

@@ -36,7 +36,7 @@ from cic.training.evaluation import rollout
 from cic.training.finetuning import finetune as finetune_script
 from cic.training.loading import check_source, chosen_skill, config_of, load_agent, make_agent, open_env, read_replay
 from cic.training.loop import Loop
-from cic.training.offline import NoEnvironment, describe, labelled_states, make_replay, reopen, resolved
+from cic.training.offline import describe, labelled_states, make_replay, reopen, resolved, stand_in
 from cic.training.offline import offline as offline_script
 from cic.training.offline_settings import OfflineConfig, offline_defaults
 from cic.training.preflight import check_device, check_memory, check_numbers
@@ -686,7 +686,7 @@ def _parts(config: Any, data: Dataset | None = None) -> tuple[Agent, VectorEnv]:
     torch.set_num_threads(config.threads)  # before the first weights: threads decide the last bits of their QR
     env: VectorEnv
     if data is not None:
-        env = NoEnvironment(config.environment, data.spaces)
+        env = stand_in(config, data)
     else:
         env = envs.make(
             config.environment,

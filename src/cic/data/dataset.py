@@ -188,8 +188,8 @@ def _require_same(parts: Sequence[Dataset]) -> None:
     for other in parts[1:]:
         if other.spaces != first.spaces:
             raise UserError(
-                f"{first.source} has observations and actions of sizes {tuple(first.spaces)}, {other.source} of "
-                f"{tuple(other.spaces)}: only data of one environment can be mixed"
+                f"{first.source} has observations and actions of sizes {first.spaces[:2]}, {other.source} of "
+                f"{other.spaces[:2]}: only data of one environment can be mixed"
             )
         domains = {_domain(part.environment) for part in (first, other) if part.environment is not None}
         if len(domains) > 1:

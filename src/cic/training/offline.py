@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from cic import envs
 from cic.core.errors import UserError
+from cic.core.spaces import Layout
 from cic.core.types import Array, Spaces
 from cic.data import Dataset, drift, formula_reward, open_dataset
 from cic.envs.base import State, StepArrays, VectorEnv
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     Offline = Loop[OfflineConfig[Any, Any]]
 
 DRIFT_SAMPLES = 256
+LARGEST_DRIFT = 1e-3
+"""Deviation of repeated steps that is reported; rounding gives about 1e-12."""
 RANDOM_SKILLS = 1021
 """Skills that the steps of the data are labelled with, in turn: a prime, so that no episode length divides it."""
 
@@ -176,8 +179,8 @@ def _check_environment(config: OfflineConfig[Any, Any], data: Dataset) -> None:
         raise UserError(f"{config.environment} has discrete actions: offline training needs continuous ones")
     if env.spaces != data.spaces:
         raise UserError(
-            f"{data.source} has observations and actions of sizes {tuple(data.spaces)}, {config.environment} of "
-            f"{tuple(env.spaces)}: choose a task of the environment in which the data were collected"
+            f"{data.source} has observations and actions of sizes {data.spaces[:2]}, {config.environment} of "
+            f"{env.spaces[:2]}: choose a task of the environment in which the data were collected"
         )
 
 
@@ -213,7 +216,13 @@ def describe(config: OfflineConfig[Any, Any], data: Dataset) -> dict[str, Any]:
     """What a run records about its data: the size, a checksum, and the largest deviation when steps are repeated."""
     about: dict[str, Any] = {"steps": data.steps, "episodes": len(data.episodes), "digest": data.digest()}
     if data.has_physics and config.domain in envs.domains():
-        about["drift"] = drift(config.domain, data.episodes, DRIFT_SAMPLES)
+        about["drift"] = found = drift(config.domain, data.episodes, DRIFT_SAMPLES)
+        if found > LARGEST_DRIFT:
+            warnings.warn(
+                f"{data.source} does not fit this version of the simulator: repeated steps deviate by up to "
+                f"{found:.2g}, so the policy will meet other dynamics than those in the data",
+                stacklevel=4,
+            )
     return about
 
 
@@ -229,12 +238,28 @@ def reopen(run: Run, config: OfflineConfig[Any, Any]) -> Dataset:
     return data
 
 
+def stand_in(config: OfflineConfig[Any, Any], data: Dataset) -> NoEnvironment:
+    """Return what takes the place of the run's environment, with the spaces of the one in which it is evaluated."""
+    layout = None
+    if config.eval_every:
+        env = envs.make(config.environment)
+        layout = env.layout
+        env.close()
+    return NoEnvironment(config.environment, data.spaces, layout)
+
+
 class NoEnvironment(VectorEnv):
     """Stands in for the environment of the loop, which an offline run never steps."""
 
-    def __init__(self, name: str, spaces: Spaces) -> None:
+    def __init__(self, name: str, spaces: Spaces, layout: Layout | None = None) -> None:
         super().__init__(name or "data", spaces.obs, spaces.action, 1)
+        self._layout = layout
         self.domain, self.task, self.tasks, self.episode_length, self.coverage = self.name, None, (), None, None
+
+    @property
+    def layout(self) -> Layout:
+        """The spaces of the environment that the policy is for, if it is known."""
+        return self._layout or super().layout
 
     def step(self, actions: Array) -> StepArrays:
         self._refuse()
