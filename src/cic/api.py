@@ -547,7 +547,7 @@ def evaluate(
     opened = Run(run)
     agent = load(run, at=at)
     used = agent.skill if skill is None else agent.objective.skills.check(np.ravel(skill).tolist())
-    env = open_env(opened, num_envs=episodes, seed=seed, trust=trust)
+    env = open_env(opened, num_envs=episodes, seed=seed, trust=trust, limited=True)
     try:
         drawn = agent.objective.skills.sample(episodes, np.random.default_rng(seed)) if used is None else used
         measured = rollout(agent, env, drawn, seed=seed).returns
@@ -651,7 +651,7 @@ def _pretrained(run: Run, at: int | None, num_envs: int, seed: int, trust: bool)
     if not config.intrinsic:
         raise UserError(f"{run.path} learned the task {config.environment}: give the folder of a pre-training")
     agent, _ = load_agent(run, config, at)
-    return agent, open_env(run, num_envs=num_envs, seed=seed, trust=trust)
+    return agent, open_env(run, num_envs=num_envs, seed=seed, trust=trust, limited=True)
 
 
 # ---- creating runs ----------------------------------------------------------------------------------------------

@@ -253,6 +253,17 @@ class HangsIn(Plain):
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="needs signals")
+def test_the_time_limit_of_a_run_covers_its_later_evaluations(tmp_path: Path) -> None:
+    HangsIn.method, HangsIn.made = "reset", 10
+    cic.register_env("odd", HangsIn)
+    settings: dict[str, Any] = {"steps": 20, "warmup": 10, "hidden": 8, "env_timeout": 0.3, "quiet": True}
+    cic.pretrain("odd", "rnd", scale="smoke", out=tmp_path / "r", **settings)
+    HangsIn.made = 1
+    with pytest.raises(UserError, match=r"its reset\(\) has not returned for 0.3 s"):
+        cic.evaluate(tmp_path / "r", episodes=1)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="needs signals")
 @pytest.mark.parametrize(("method", "message"), [("make", "making odd has"), ("reset", r"its reset\(\) has")])
 def test_the_time_limit_covers_evaluations(method: str, message: str, tmp_path: Path) -> None:
     HangsIn.method, HangsIn.made = method, 0

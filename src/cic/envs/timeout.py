@@ -22,6 +22,11 @@ _GRACE = 5.0
 """Seconds between the signal and the end of the process."""
 
 
+def can_limit() -> bool:
+    """Whether `Timeout` works here: signals exist, and this is the main thread."""
+    return hasattr(signal, "SIGALRM") and threading.current_thread() is threading.main_thread()
+
+
 class Timeout:
     """`with timeout.limit(what):` raises a `UserError` after `seconds`; with 0 there is no limit and no cost."""
 

@@ -21,6 +21,7 @@ from cic.core.named_quantities import Quantities
 from cic.core.spaces import Layout, leaves
 from cic.core.types import Array, Spaces
 from cic.envs.base import VectorEnv
+from cic.envs.timeout import can_limit
 from cic.learning import prompts
 from cic.learning.agent import Agent, build_agent
 from cic.runs.folder import ReplayUnusable, Run
@@ -176,9 +177,13 @@ def _are_numbers(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(type(one) in (int, float) and abs(one) < 1e30 for one in value)
 
 
-def open_env(run: Run, *, num_envs: int, seed: int, trust: bool = False) -> VectorEnv:
-    """Make the environment of a run, unless it would import code and `trust` is False."""
+def open_env(run: Run, *, num_envs: int, seed: int, trust: bool = False, limited: bool = False) -> VectorEnv:
+    """Make the environment of a run, unless it would import code and `trust` is False.
+
+    With `limited`, the run's `env_timeout` applies where that is possible.
+    """
     config = config_of(run)
     check_source(run, config, trust)
     with naming_imports(run.about.get("imports"), run.path):
-        return envs.make(config.environment, num_envs=num_envs, seed=seed)
+        timeout = config.env_timeout if limited and can_limit() else 0.0
+        return envs.make(config.environment, num_envs=num_envs, seed=seed, timeout=timeout)
