@@ -43,6 +43,9 @@ class FakeEnv:
         self.episode, self.count = np.zeros((2, self.num_envs), np.int64)
         self.closed = False
 
+    def states(self) -> None:
+        return None
+
     def _observe(self) -> np.ndarray:
         return np.stack([100 * np.arange(self.num_envs) + self.episode, self.count], axis=1).astype(np.float32)
 

@@ -23,6 +23,7 @@ from cic.core.errors import UserError
 from cic.core.setting_names import RUN_SETTINGS
 from cic.core.types import Batch, Spaces
 from cic.learning.agent import Agent, build_agent
+from cic.learning.encoders import EncoderConfig
 from cic.learning.learners import Learner, LearnerConfig, base, get_learner, learners, register_learner
 from cic.learning.learners.ddpg import DDPG
 from cic.learning.objectives import Objective, get_objective, objectives, register
@@ -118,7 +119,7 @@ def names(cls: type) -> set[str]:
 
 
 def test_the_reserved_names_are_those_of_settings_and_arguments() -> None:
-    configs = (PretrainConfig, FinetuneConfig, OfflineConfig, SearchConfig, TrainingArguments)
+    configs = (PretrainConfig, FinetuneConfig, OfflineConfig, SearchConfig, EncoderConfig, TrainingArguments)
     functions = (pretrain, finetune, offline, resume)
     settings = set().union(*map(names, configs), *(set(signature(f).parameters) for f in functions))
     assert (settings | {"runs", "scratch"}) - {"settings"} == RUN_SETTINGS

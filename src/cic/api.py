@@ -118,7 +118,8 @@ def pretrain(
     if isinstance(domain, PretrainConfig):
         config = domain
     else:
-        config = override(pretrain_defaults(domain, objective, scale, preset, learner), settings)
+        pixels = bool(settings.get("pixels", False))
+        config = override(pretrain_defaults(domain, objective, scale, preset, learner, pixels), settings)
     name, task = envs.split_name(config.domain)
     if task is not None:
         raise UserError(f'pre-training is reward-free: give the domain "{name}", not the task "{config.domain}"')
@@ -170,7 +171,9 @@ def finetune(
         ```
     """
     given = (
-        task if isinstance(task, FinetuneSettings) else override(starting_point(run, task, scale, learner), settings)
+        task
+        if isinstance(task, FinetuneSettings)
+        else override(starting_point(run, task, scale, learner, bool(settings.get("pixels", False))), settings)
     )
     given = dataclasses.replace(given, task=whole_task(run, given.task))
     domain, name = envs.split_name(given.task)
@@ -243,11 +246,11 @@ def offline(
 
 
 def starting_point(
-    run: Path | str | None, task: str, scale: str | None, learner: str | None = None
+    run: Path | str | None, task: str, scale: str | None, learner: str | None = None, pixels: bool = False
 ) -> FinetuneSettings[Any]:
     """Return the default settings of a finetuning: those of the scale, or of the pre-training."""
     if run is None:
-        return finetune_defaults(task, scale or "laptop", learner)
+        return finetune_defaults(task, scale or "laptop", learner, pixels)
     opened = Run(run)
     start = continuing(config_of(opened), task, scale, learner)
     own = is_prompt(opened) and task == "prompt"
@@ -258,11 +261,16 @@ def continuing(
     before: LoopConfig[Any], task: str, scale: str | None = None, learner: str | None = None
 ) -> FinetuneSettings[Any]:
     """Return the default settings of a finetuning that continues a pre-training with the config `before`."""
-    start = finetune_defaults(task, scale or before.scale, learner or before.learner)
-    start = dataclasses.replace(start, normalise_obs=before.normalise_obs)
+    start = finetune_defaults(task, scale or before.scale, learner or before.learner, before.pixels)
+    kept = {name: getattr(before, name) for name in (*_OBSERVATION, "normalise_obs")}
+    start = dataclasses.replace(start, **kept)
     if scale is None and start.learner == before.learner:
         return dataclasses.replace(start, learning=inherited(before, start.learning))
     return start
+
+
+_OBSERVATION = ("pixels", "image_size", "frame_stack", "action_repeat", "encoding")
+"""The settings of the observation, which a finetuning shares with its pre-training."""
 
 
 def whole_task(run: Path | str | None, task: str) -> str:
@@ -325,11 +333,22 @@ def _source(path: Path | str, at: int | None, domain: str, given: FinetuneSettin
             f"{path} has networks of width {config.learning.hidden}, not {given.learning.hidden}: "
             f"set `hidden={config.learning.hidden}` or `scale={config.scale}`"
         )
+    for name in _OBSERVATION:
+        if getattr(config, name) != getattr(given, name):
+            raise UserError(
+                f"{path} was pre-trained with {name} {getattr(config, name)}: omit `{name}`, or pre-train again"
+            )
     if run.kind == "finetune":
         return _prompt_source(run, config, given)
     agent, step = _final_agent(run, config) if at is None else load_agent(run, config, at)
+    if agent.spaces.images and given.prior_data:
+        raise UserError("prior_data is not available for images, whose rewards cannot be predicted: omit `prior_data`")
     library = run.library() if at is None else {}  # it belongs to the weights at the end
-    steps = _steps_of(run, at, asked=given.prior_data is not None) if given.prior_data != 0 else None
+    steps = (
+        _steps_of(run, at, asked=given.prior_data is not None)
+        if given.prior_data != 0 and not agent.spaces.images
+        else None
+    )
     found = (run.result() or {}).get("problems")
     problems = tuple(plain(name) for name in found) if isinstance(found, dict) else ()
     return _Source(agent, Inheritance(agent.state_dict(), library, steps), config, step, problems)

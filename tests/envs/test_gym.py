@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from gymnasium import wrappers
 from gymnasium.envs.mujoco.hopper_v5 import HopperEnv
-from gymnasium.spaces import Box, Dict, Discrete, Text, Tuple
+from gymnasium.spaces import Box, Dict, Text, Tuple
 
 import cic.envs
 from cic.core.errors import UserError
@@ -167,8 +167,9 @@ def test_resets_that_fail(result: Any, message: str) -> None:
     [
         ({"action_space": Text(3)}, "actions must be Box, Discrete, MultiDiscrete or MultiBinary, not Text"),
         ({"action_space": Box(-np.inf, np.inf, (2,))}, "the action space must be bounded"),
-        ({"observation_space": Discrete(3)}, "observations must be Box, or Dict or Tuple of Box, not Discrete"),
-        ({"observation_space": Dict({"x": Discrete(3)})}, "not Discrete"),
+        ({"observation_space": Text(3)}, "observations must be Box, Discrete, MultiDiscrete or MultiBinary, or a Dict"),
+        ({"observation_space": Dict({"x": Text(3)})}, r"no key of the Dict observation can be used: x \(Text\); add"),
+        ({"observation_space": Tuple([Text(3)])}, "not Text"),
     ],
 )
 def test_spaces_that_do_not_fit(spaces: Any, message: str) -> None:

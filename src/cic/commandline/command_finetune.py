@@ -43,7 +43,7 @@ def run(given: dict[str, Any]) -> int:
     first = runs[0] if runs else None
     if chosen.get("scratch", False) == bool(runs):
         raise UserError("give either the folder of a pre-training or --scratch")
-    start = starting_point(first, given["task"], chosen.get("scale"), chosen.get("learner"))
+    start = starting_point(first, given["task"], chosen.get("scale"), chosen.get("learner"), given.get("pixels", False))
     _check_learner(given, start)
     given["task"] = whole_task(first, given["task"])
     config = override(start, given)

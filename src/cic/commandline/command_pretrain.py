@@ -27,7 +27,8 @@ def run(given: dict[str, Any]) -> int:
     from cic.training.settings import override, pretrain_defaults
 
     own = take(given, "out", "quiet", "seeds")
-    config = override(pretrain_defaults(**take(given, "domain", "objective", "scale", "preset", "learner")), given)
+    basis = take(given, "domain", "objective", "scale", "preset", "learner", "pixels")
+    config = override(pretrain_defaults(**basis), given)
     if seeds := own.pop("seeds", None):
         from cic.commandline.command_sweep import execute
         from cic.sweep.command import SweepOptions

@@ -15,6 +15,7 @@ check_steps critic critic_updates eval_episodes eval_every eval_steps pretrain_s
 prior_data selection skill task
 data data_steps reward_formula states
 finalists search search_steps search_value trial_skip trial_steps
+action_repeat auxiliary encoder_gradients encoding frame_stack image_features image_size objective_keys pixels shift
 at out quiet resume run runs scratch seeds trust
 """
 RUN_SETTINGS = frozenset(_NAMES.split())

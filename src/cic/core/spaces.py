@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
-from cic.core.action_spaces import ActionSpace, supported
+from cic.core.action_spaces import MAX_CHOICES, ActionSpace, choices, size, supported
 from cic.core.errors import UserError
 from cic.core.types import Array
 
@@ -31,7 +31,7 @@ class Leaf(NamedTuple):
     """A space without parts, and the keys that lead to it from the whole space."""
 
     path: tuple[Key, ...]
-    space: Box
+    space: Box | Discrete | MultiDiscrete | MultiBinary
 
     @property
     def name(self) -> str:
@@ -40,7 +40,22 @@ class Leaf(NamedTuple):
 
     @property
     def size(self) -> int:
-        return int(np.prod(self.space.shape))
+        """Entries of the flat observation: those of a Box, and a one-hot vector per choice of a discrete space."""
+        return size(self.space)
+
+    def numbers(self, part: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
+        """One row (size,) or several (…, size) of an observation with the shape of the space."""
+        rows = part.shape[: part.ndim - len(self.space.shape or ())]
+        if isinstance(self.space, Box):
+            return part.reshape(*rows, self.size)
+        start = 0 if isinstance(self.space, MultiBinary) else np.ravel(self.space.start)
+        chosen = part.reshape(*rows, -1).astype(np.int64) - start
+        counts = choices(self.space)
+        if (chosen < 0).any() or (chosen >= counts).any():
+            named = f" of {self.name!r}" if self.path else ""
+            raise UserError(f"{where}: the observation{named} is {part}, which is not in its space {self.space}")
+        groups = [np.eye(count, dtype=np.float32)[chosen[..., index]] for index, count in enumerate(counts)]
+        return np.concatenate(groups, axis=-1)
 
 
 class Layout(NamedTuple):
@@ -76,8 +91,17 @@ def _leaves(space: Any, path: tuple[Key, ...], where: str) -> list[Leaf]:
         if space.dtype.name not in _DTYPES:
             raise UserError(f"{where}: a Box must contain numbers of a common type, not {space.dtype.name}")
         return [Leaf(path, space)]
+    if isinstance(space, Discrete | MultiDiscrete | MultiBinary):
+        if size(space) > MAX_CHOICES:
+            raise UserError(
+                f"{where}: a discrete observation has {size(space):,} choices; the most are {MAX_CHOICES:,}"
+            )
+        return [Leaf(path, space)]
     if not isinstance(space, Dict | Tuple):
-        raise UserError(f"{where}: observations must be Box, or Dict or Tuple of Box, not {type(space).__name__}")
+        raise UserError(
+            f"{where}: observations must be Box, Discrete, MultiDiscrete or MultiBinary, or a Dict or Tuple of these, "
+            f"not {type(space).__name__}"
+        )
     if len(path) >= MAX_DEPTH:
         raise UserError(f"{where}: the space is nested more than {MAX_DEPTH} levels deep: flatten it")
     return [leaf for key, part in _parts(space) for leaf in _leaves(part, (*path, key), where)]
@@ -99,9 +123,29 @@ def entry_names(space: Any) -> list[str]:
 def flat_bounds(space: Any) -> tuple[Array, Array]:
     """The smallest and largest values of a flat observation."""
     found = leaves(space)
-    low = np.concatenate([leaf.space.low.ravel() for leaf in found])
-    high = np.concatenate([leaf.space.high.ravel() for leaf in found])
+    boxes = [leaf.space if isinstance(leaf.space, Box) else Box(0, 1, (leaf.size,)) for leaf in found]
+    low = np.concatenate([box.low.ravel() for box in boxes])
+    high = np.concatenate([box.high.ravel() for box in boxes])
     return low.astype(np.float32), high.astype(np.float32)
+
+
+def usable(space: Any, where: str) -> tuple[Any, list[str]]:
+    """Return a Dict without the keys whose spaces are not supported, such as Text, and these keys."""
+    if not isinstance(space, Dict):
+        return space, []
+    kept: OrderedDict[str, Any] = OrderedDict()
+    dropped = []
+    for key, part in space.spaces.items():
+        if isinstance(part, Box | Discrete | MultiDiscrete | MultiBinary | Dict | Tuple):
+            kept[key] = part
+        else:
+            dropped.append(f"{key} ({type(part).__name__})")
+    if dropped and not kept:
+        raise UserError(
+            f"{where}: no key of the Dict observation can be used: {', '.join(dropped)}; "
+            "add a key with a Box or a Discrete space"
+        )
+    return (Dict(kept) if dropped else space), dropped
 
 
 # ---- observations ------------------------------------------------------------------------------------------------
@@ -113,19 +157,22 @@ def flatten(space_leaves: list[Leaf], obs: Any, where: str) -> Array:
     for leaf, part in zip(space_leaves, parts, strict=True):
         if part.shape != leaf.space.shape:
             raise _wrong_shape(leaf, part, where)
-    return np.concatenate([part.ravel() for part in parts], dtype=np.float32, casting="unsafe")
+    rows = [leaf.numbers(part, where) for leaf, part in zip(space_leaves, parts, strict=True)]
+    return np.concatenate(rows, dtype=np.float32, casting="unsafe")
 
 
 def flatten_any(space_leaves: list[Leaf], obs: Any, where: str) -> tuple[Array, bool]:
     """One observation as (1, obs) and False, or a batch, whose leaves have one more axis, as (N, obs) and True."""
     parts = leaf_arrays(space_leaves, obs, where)
-    batched = parts[0].ndim > len(space_leaves[0].space.shape)
+    batched = parts[0].ndim > len(space_leaves[0].space.shape or ())
     rows = parts[0].shape[:1] if batched else ()
     for leaf, part in zip(space_leaves, parts, strict=True):
-        if part.shape != (*rows, *leaf.space.shape):
+        if part.shape != (*rows, *(leaf.space.shape or ())):
             raise _wrong_shape(leaf, part, where)
     count = rows[0] if batched else 1
-    rows_of = [part.reshape(count, leaf.size) for leaf, part in zip(space_leaves, parts, strict=True)]
+    rows_of = [
+        leaf.numbers(part, where).reshape(count, leaf.size) for leaf, part in zip(space_leaves, parts, strict=True)
+    ]
     return np.concatenate(rows_of, axis=1, dtype=np.float32, casting="unsafe"), batched
 
 

@@ -12,6 +12,8 @@ if TYPE_CHECKING:  # environments do not need torch
     import torch
     from torch import Tensor
 
+    from cic.core.observations import Part
+
 Array: TypeAlias = npt.NDArray[np.float32]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Metrics: TypeAlias = "dict[str, Tensor]"
@@ -28,6 +30,22 @@ class Spaces(NamedTuple):
     obs: int
     action: int
     choices: tuple[int, ...] = ()
+    parts: tuple[Part, ...] = ()
+    """The parts of an observation that is an image or has named parts; empty for a plain vector."""
+
+    @property
+    def images(self) -> tuple[Part, ...]:
+        return tuple(part for part in self.parts if part.frames)
+
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes of the images of one observation, without earlier images of a stack."""
+        return sum(part.frame_size for part in self.images)
+
+    @property
+    def numbers(self) -> int:
+        """Entries of an observation that are not pixels."""
+        return self.obs - sum(part.size for part in self.images)
 
     def random_actions(self, count: int, rng: np.random.Generator) -> Array:
         """Draw uniform actions (count, action): in [-1, 1], or one-hot."""

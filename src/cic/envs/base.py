@@ -18,6 +18,7 @@ from gymnasium.vector.utils import batch_space
 
 from cic.core.errors import UserError
 from cic.core.named_quantities import Quantities
+from cic.core.observations import Part
 from cic.core.spaces import Layout
 from cic.core.types import Array, Spaces
 from cic.envs.catalogue import Quantity, View
@@ -84,7 +85,16 @@ class VectorEnv(gymnasium.vector.VectorEnv[Array, Array, npt.NDArray[Any]]):
     @property
     def spaces(self) -> Spaces:
         """The sizes of observations and actions."""
-        return Spaces(self.single_observation_space.shape[0], self._shape[1], self._choices)  # type: ignore[index]
+        obs: int = self.single_observation_space.shape[0]  # type: ignore[index]
+        return Spaces(obs, self._shape[1], self._choices, self._observed_parts())
+
+    def _observed_parts(self) -> tuple[Part, ...]:
+        """The images and named parts of an observation."""
+        return ()
+
+    def states(self) -> Array | None:
+        """(N, state): the states from which images are rendered; None if observations are states already."""
+        return None
 
     @property
     def layout(self) -> Layout:

@@ -1,9 +1,9 @@
 """Any Gymnasium environment with bounded Box or discrete actions. Parallel environments are stepped in turn.
 
-Box observations, and Dicts and Tuples of them, are flattened to float32. Actions in [-1, 1] are scaled to the
-environment's own range, one-hot actions are converted to its discrete actions. `terminated` and `truncated` are not
-changed. Every return value of the environment is checked, because a NaN or a changed shape would otherwise cause an
-error far from its origin.
+Observations are flattened to float32: numbers, the pixels of uint8 images, one-hot vectors of discrete spaces, and
+Dicts and Tuples of these. Actions in [-1, 1] are scaled to the environment's own range, one-hot actions are converted
+to its discrete actions. `terminated` and `truncated` are not changed. Every return value of the environment is checked,
+because a NaN or a changed shape would otherwise cause an error far from its origin.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 from cic.core.action_spaces import choices, own_action, size, supported
 from cic.core.errors import UserError
-from cic.core.spaces import Layout, entry_names, flat_bounds, leaves
+from cic.core.observations import Part, parts_of
+from cic.core.spaces import Layout, entry_names, flat_bounds, leaves, usable
 from cic.core.types import Array
 from cic.envs import gym_state
 from cic.envs.base import State, StepArrays, VectorEnv
@@ -61,15 +62,17 @@ class GymEnv(VectorEnv):
         """Make the environments, which must have the same spaces."""
         with self._timeout.limit(f"making {name}"):
             first = build(name, factory, [])
-        self._leaves = leaves(first.observation_space, name)
-        self._layout = Layout(first.observation_space, supported(first.action_space, name))
+        self._own_spaces = first.observation_space, first.action_space
+        observation, ignored = usable(first.observation_space, name)
+        if ignored:
+            warnings.warn(f"{name}: these keys of the observation are ignored: {', '.join(ignored)}", stacklevel=2)
+        self._leaves, self._parts = leaves(observation, name), parts_of(observation, name)
+        self._layout = Layout(observation, supported(first.action_space, name))
         obs, action = sum(leaf.size for leaf in self._leaves), size(self._layout.action)
         for count, what in ((obs, "observation"), (action, "action")):
             if not count:
                 raise UserError(f"{name}: the {what} space has no entries: add at least one number")
-        super().__init__(
-            name, obs, action, num_envs, *flat_bounds(first.observation_space), choices(self._layout.action)
-        )
+        super().__init__(name, obs, action, num_envs, *flat_bounds(observation), choices(self._layout.action))
         self._envs = [first]
         for index in range(1, self.num_envs):
             with self._timeout.limit(f"making {name}"):
@@ -79,7 +82,7 @@ class GymEnv(VectorEnv):
     def _check_spaces(self, index: int) -> None:
         """All environments have the spaces of the first one, and keep them."""
         env = self._envs[index]
-        for what, space in zip(("observation", "action"), self._layout, strict=True):
+        for what, space in zip(("observation", "action"), self._own_spaces, strict=True):
             own = getattr(env, f"{what}_space", None)
             if own is not space and own != space:
                 raise UserError(
@@ -100,6 +103,9 @@ class GymEnv(VectorEnv):
         check_rewards(reward, self.name, self._where, self._first)
         self._over = terminated | truncated
         return StepArrays(self._obs.copy(), reward, terminated, truncated, {})
+
+    def _observed_parts(self) -> tuple[Part, ...]:
+        return self._parts
 
     def _where(self, index: int) -> str:
         return f"{self.name}: environment {self._first + index}, step {self._steps[index]}"

@@ -44,6 +44,7 @@ def make(
         name: A domain (`"walker"`, reward-free), a task (`"walker-run"`), a name given to `register_env`, or
             `"gymnasium:"` with an id of Gymnasium's and optional arguments: `"gymnasium:Hopper-v5?frame_skip=2"`.
             A formula of the named quantities replaces the reward: `"walker => speed * upright"`.
+            A built-in name with `"?pixels=84&frame_stack=3&action_repeat=2"` has images as observations.
         num_envs: Number of parallel environments.
         seed: Seed of the first environment.
         threads: Threads of the simulator; by default all cores.
@@ -79,7 +80,27 @@ def make(
         )
     create = importlib.import_module(DOMAINS[domain].module).create
     env: VectorEnv = create(f"{domain}-{task}" if task else domain, task, num_envs, seed, threads)
-    return env
+    return _with_pixels(env, name) if "?" in name else env
+
+
+PIXEL_ARGUMENTS = ("pixels", "frame_stack", "action_repeat")
+
+
+def _with_pixels(env: VectorEnv, name: str) -> VectorEnv:
+    """The environment with images as observations, by the arguments of its name."""
+    from cic.envs.pixels import PixelEnv
+
+    _, arguments = _split_arguments(name)
+    if not set(arguments) <= set(PIXEL_ARGUMENTS) or not all(type(value) is int for value in arguments.values()):
+        env.close()
+        raise UserError(f'"{name}": the arguments of a built-in environment are whole numbers: {PIXEL_ARGUMENTS}')
+    try:
+        return PixelEnv(
+            env, *(arguments.get(key, usual) for key, usual in zip(PIXEL_ARGUMENTS, (84, 3, 2), strict=True))
+        )
+    except BaseException:
+        env.close()
+        raise
 
 
 def has_discrete_actions(name: str) -> bool:
@@ -166,10 +187,10 @@ def split_name(name: str) -> tuple[str, str | None]:
         return split_name(base)[0], formula
     if name in _OWN or name.startswith(GYMNASIUM):
         return name, None
-    plain = name.removeprefix("cic/").removesuffix("-v0")
+    plain = name.partition("?")[0].removeprefix("cic/").removesuffix("-v0")
     domain, dash, task = plain.partition("-")
     if domain not in DOMAINS:
-        raise _unknown_environment(plain)
+        raise _unknown_environment(name.removeprefix("cic/").removesuffix("-v0"))
     if dash and task not in DOMAINS[domain].tasks:
         raise unknown(f"task of {domain}", task, DOMAINS[domain].tasks)
     return domain, task if dash else None

@@ -1,7 +1,7 @@
 """Images of MuJoCo states by `mujoco.Renderer`. Nothing else in cic needs OpenGL.
 
-The first image selects the OpenGL platform: EGL, unless there is a display or `MUJOCO_GL` is set. Without the libraries
-only images are unavailable.
+The first image selects the OpenGL platform, unless `MUJOCO_GL` is set: GLX if there is a display, then EGL, then
+OSMesa. Without the libraries only images are unavailable.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import atexit
 import copy
 import ctypes
+import functools
+import importlib
 import os
 import sys
 import weakref
@@ -25,13 +27,18 @@ from cic.core.errors import UserError
 Floats = npt.NDArray[np.float64]
 _OFF = ("disable", "disabled", "off", "false", "0")
 _PALEST, _STRONGEST = 0.12, 0.4  # of the first and the last ghost
-_NO_OPENGL = "rendering needs OpenGL ({error}); on Debian: apt install libegl1 libgl1 (everything else works without)"
+_NO_OPENGL = (
+    "rendering needs OpenGL ({error}); on Debian or Ubuntu: apt install libegl1 libgl1, or apt install libosmesa6 "
+    "(everything else works without)"
+)
 
 
 class Renderer:
     """Draws states of one model in one size, from one camera. It uses its own copy of the model."""
 
-    def __init__(self, model: Any, width: int, height: int, camera: str | None = None, *, plain: bool = False) -> None:
+    def __init__(
+        self, model: Any, width: int, height: int, camera: str | int | None = None, *, plain: bool = False
+    ) -> None:
         self._model = model = copy.copy(model)
         model.vis.global_.offwidth = max(model.vis.global_.offwidth, width)
         model.vis.global_.offheight = max(model.vis.global_.offheight, height)
@@ -109,14 +116,39 @@ def _close_all() -> None:
 
 
 def _renderer_class() -> Any:
-    """`mujoco.Renderer`, with EGL where there is no display: MuJoCo has chosen a platform when it was imported."""
+    """`mujoco.Renderer` with the first platform that works: MuJoCo has chosen one when it was imported."""
     from mujoco.rendering.classic import gl_context, renderer
 
-    if _headless():
-        from mujoco.egl import GLContext
-
-        gl_context.GLContext = GLContext
+    if sys.platform == "linux" and not os.environ.get("MUJOCO_GL"):
+        gl_context.GLContext = _working_context()
     return renderer.Renderer
+
+
+@functools.cache
+def _working_context() -> Any:
+    """The OpenGL context of the first platform that works here."""
+    failures = []
+    for platform in ("egl", "osmesa") if _headless() else ("glfw", "egl", "osmesa"):
+        try:
+            return _context(platform)
+        except Exception as error:  # every platform fails with an exception of its own
+            failures.append(f"{platform}: {' '.join(str(error).split())[:120] or type(error).__name__}")
+            _forget_opengl()
+    raise RuntimeError("; ".join(failures))
+
+
+def _context(platform: str) -> Any:
+    """The context class of a platform, after a test."""
+    context = importlib.import_module(f"mujoco.{platform}").GLContext
+    context(16, 16).free()
+    return context
+
+
+def _forget_opengl() -> None:
+    """Let PyOpenGL be imported again: it has loaded the libraries of a platform that does not work."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "OpenGL" or name.startswith("mujoco.egl")]:
+        del sys.modules[name]
+    os.environ.pop("PYOPENGL_PLATFORM", None)
 
 
 def _headless() -> bool:

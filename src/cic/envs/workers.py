@@ -25,6 +25,7 @@ from cic.core.action_spaces import choices
 from cic.core.config import require
 from cic.core.errors import UserError
 from cic.core.imports import imported
+from cic.core.observations import Part, parts_of
 from cic.core.spaces import Layout, entry_names, flat_bounds
 from cic.core.types import Array
 from cic.envs.base import State, StepArrays, VectorEnv, check_num_envs
@@ -130,6 +131,9 @@ class WorkerEnv(VectorEnv):
 
     def entry_names(self) -> list[str]:
         return entry_names(self._layout.observation)
+
+    def _observed_parts(self) -> tuple[Part, ...]:
+        return parts_of(self._layout.observation)
 
     @property
     def layout(self) -> Layout:

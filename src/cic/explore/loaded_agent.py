@@ -79,6 +79,8 @@ def load_agent(name: Path | str, *, at: int | None = None, trust: bool = False) 
     known = envs.domains().get(envs.split_name(environment)[0])
     if known is not None and not known.module.startswith("cic.envs.suite"):
         raise UserError(f'{name} acts in "{environment}", which has no body to show: use `cic skills {name}`')
+    if agent.spaces.images:
+        raise UserError(f"{name} observes images, which the explorer does not render: use `cic skills {name}`")
     record = records.read([run.path])[0]
     return LoadedAgent(
         name=str(name),

@@ -10,13 +10,15 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from torch import Tensor, nn
 
 from cic.api import load
 from cic.core.action_spaces import ActionSpace, choices, is_normalised
 from cic.core.errors import UserError
-from cic.core.spaces import Layout, Leaf, entry_names, leaves, space_to_json
+from cic.core.spaces import Layout, Leaf, entry_names, space_to_json
+from cic.core.spaces import leaves as leaves_of
 from cic.export.episodes import output_folder
 from cic.learning.agent import Agent
 from cic.learning.encoders import Encoder
@@ -48,6 +50,7 @@ class Policy(nn.Module):
         chosen = torch.zeros(0) if agent.skill is None else torch.tensor(agent.skill)
         self.register_buffer("skill", chosen)
         self.fixed = len(chosen) == agent.objective.skills.dim
+        self.spaces = None if layout is None else [leaf.space for leaf in leaves_of(layout.observation)]
         self.action: ActionSpace | None = None if layout is None else layout.action
         if isinstance(self.action, Box):
             self.register_buffer("low", torch.from_numpy(self.action.low.astype(np.float32)))
@@ -56,7 +59,12 @@ class Policy(nn.Module):
     def forward(self, *inputs: Tensor) -> Tensor:
         leaves, rows = inputs if self.fixed else inputs[:-1], inputs[0].shape[0]
         skill = self.skill.expand(rows, -1) if self.fixed else inputs[-1]
-        obs = torch.cat([leaf.reshape(rows, -1).float() for leaf in leaves], dim=1)
+        if self.spaces is None:
+            obs = leaves[0]
+        else:
+            obs = torch.cat(
+                [_numbers(leaf, space, rows) for leaf, space in zip(leaves, self.spaces, strict=True)], dim=1
+            )
         action = self.learner.act(self.objective.policy_input(self.encoder(obs), skill), False, self._generator)
         if self.action is None:
             return action
@@ -72,6 +80,16 @@ class Policy(nn.Module):
         return action.to(_torch_type(space))
 
 
+def _numbers(part: Tensor, space: ActionSpace, rows: int) -> Tensor:
+    """`Leaf.numbers` in torch: one-hot vectors of discrete spaces, else the numbers of the part."""
+    if isinstance(space, Box):
+        return part.reshape(rows, -1).float()
+    start = 0 if isinstance(space, MultiBinary) else torch.as_tensor(space.start).reshape(-1)
+    chosen = part.reshape(rows, -1).long() - start
+    groups = [F.one_hot(chosen[:, index], count) for index, count in enumerate(choices(space))]
+    return torch.cat(groups, dim=1).float()
+
+
 def _indices(action: Tensor, space: Discrete | MultiDiscrete | MultiBinary) -> Tensor:
     """`cic.core.action_spaces.own_action` in torch, for one-hot actions (N, action)."""
     groups = torch.split_with_sizes(action, list(choices(space)), dim=-1)
@@ -85,12 +103,20 @@ def _torch_type(space: ActionSpace) -> torch.dtype:
     return torch.from_numpy(np.zeros(0, space.dtype)).dtype
 
 
+def _first_value(space: ActionSpace) -> Any:
+    """Zeros of a Box or MultiBinary, and the first choice of a discrete space."""
+    values = np.zeros(space.shape or (), space.dtype)
+    return values + space.start.astype(space.dtype) if isinstance(space, Discrete | MultiDiscrete) else values
+
+
 def _inputs(agent: Agent, policy: Policy) -> dict[str, Tensor]:
     """Two rows of each input by name."""
     inputs = {"obs": torch.zeros(2, agent.spaces.obs)}
     if agent.layout is not None:
-        found = leaves(agent.layout.observation)
-        inputs = {input_name(leaf): torch.zeros(2, *leaf.space.shape, dtype=_torch_type(leaf.space)) for leaf in found}
+        found = leaves_of(agent.layout.observation)
+        inputs = {
+            input_name(leaf): torch.from_numpy(np.stack([np.asarray(_first_value(leaf.space))] * 2)) for leaf in found
+        }
     if not policy.fixed:
         inputs["skill"] = torch.from_numpy(agent.objective.skills.sample(2, np.random.default_rng(0)))
     return inputs
@@ -108,7 +134,7 @@ def interface(agent: Agent, policy: Policy) -> dict[str, Any]:
         layout = Layout(whole, Box(-1.0, 1.0, (agent.spaces.action,)))
     else:
         layout = agent.layout
-    inputs = [{"name": input_name(leaf), **space_to_json(leaf.space)} for leaf in leaves(layout.observation)]
+    inputs = [{"name": input_name(leaf), **space_to_json(leaf.space)} for leaf in leaves_of(layout.observation)]
     if not policy.fixed:
         inputs.append({"name": "skill", "type": "Box", "shape": [agent.objective.skills.dim], "dtype": "float32"})
     return {

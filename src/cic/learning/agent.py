@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,9 @@ from cic.core.named_quantities import Quantities
 from cic.core.spaces import Layout, flatten_any, leaves
 from cic.core.types import OBSERVED, Array, Batch, Metrics, Spaces
 from cic.learning.compilation import Compiled
+from cic.learning.curl import CURL
 from cic.learning.diagnosis import state_of_policy, state_of_representation
-from cic.learning.encoders import Encoder, Identity, Normaliser
+from cic.learning.encoders import Encoder, EncoderConfig, Identity, Normaliser, PartEncoder, make_encoder
 from cic.learning.learners import Learner, LearnerConfig, get_learner
 from cic.learning.learners.base import Keep, learners_for
 from cic.learning.objectives import Objective, get_objective
@@ -42,11 +44,13 @@ class Agent(nn.Module):
         objective: Objective,
         learner: Learner,
         *,
+        auxiliary: CURL | None = None,
         seed: int = 0,
         device: str = "cpu",
     ) -> None:
         super().__init__()
         self.spaces, self.device = spaces, torch.device(device)
+        self.auxiliary = auxiliary
         self.encoder, self.objective, self.learner = encoder, objective, learner
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self.skill: Array | None = None
@@ -131,11 +135,17 @@ class Agent(nn.Module):
         obs_tensor, skill_tensor = torch.from_numpy(obs.reshape(rows, -1)), torch.from_numpy(skill)
         return obs_tensor.to(self.device), skill_tensor.to(self.device)
 
-    def features(self, obs: Array) -> Tensor:
-        """Return the features (N, dim) of observations (N, obs), on the agent's device and without gradient."""
-        with torch.no_grad():
-            encoded: Tensor = self.encoder(torch.from_numpy(np.ascontiguousarray(obs, np.float32)).to(self.device))
-        return encoded
+    @torch.no_grad()
+    def features(self, obs: npt.NDArray[Any], rows: int = 256) -> Tensor:
+        """Return the features (N, dim) of observations (N, obs) that the objective uses, on the agent's device.
+
+        Images are encoded `rows` at a time.
+        """
+        if not self.spaces.images:
+            tensor = torch.from_numpy(np.ascontiguousarray(obs, np.float32)).to(self.device)
+            return self._columns(self.encoder(tensor))
+        blocks = np.array_split(obs, max(-(-len(obs) // rows), 1))
+        return self._columns(torch.cat([self.encoder(torch.from_numpy(block).to(self.device)) for block in blocks]))
 
     # ---- learning ----------------------------------------------------------------------------------------------
 
@@ -148,15 +158,16 @@ class Agent(nn.Module):
                 alone on the reward of the batch.
             actor: Also update the actor.
         """
-        metrics: Metrics = {}
+        shifted = [self._augmented(batch) for batch in batches]
+        metrics = self._update_auxiliary(shifted[-1].obs, batches[-1].obs)
+        batch = shifted[-1]
         if intrinsic:
-            for batch in batches:
+            for batch in shifted:
                 batch = self._prepare(batch)
                 metrics |= self._update_representation(batch)
-            reward = self.objective.reward(self.encode(batch, detached=True))
-            batch = batch._replace(reward=reward)
-        else:
-            batch = batches[-1]
+        batch = self._features(batch, extras=intrinsic)
+        if intrinsic:
+            batch = batch._replace(reward=self.objective.reward(self._seen(batch, detached=True)))
         metrics |= self.learner.update(self._policy_batch(batch), self.generator, actor=actor)
         metrics["reward/intrinsic" if intrinsic else "reward/task"] = batch.reward.mean()
         metrics["reward/std"] = batch.reward.std(dim=0).mean()
@@ -167,12 +178,27 @@ class Agent(nn.Module):
         if isinstance(self.encoder, Normaliser):
             self.encoder.observe(torch.from_numpy(obs).to(self.device))
 
+    def _augmented(self, batch: Batch) -> Batch:
+        if isinstance(self.encoder, Identity):
+            return batch
+        obs, next_obs = (self.encoder.augment(seen, self.generator) for seen in (batch.obs, batch.next_obs))
+        return batch._replace(obs=obs, next_obs=next_obs)
+
+    def _update_auxiliary(self, anchor: Tensor, obs: Tensor) -> Metrics:
+        if self.auxiliary is None or self._auxiliary_step is None:
+            return {}
+        assert isinstance(self.encoder, PartEncoder)
+        metrics = self._auxiliary_step(anchor, self.encoder.augment(obs, self.generator))
+        self.auxiliary.follow(self.encoder)
+        return metrics
+
     def _prepare(self, batch: Batch) -> Batch:
         """Let the objective sample and compute what its loss and reward share, from features."""
-        seen = self.encode(batch, detached=True)
-        prepared = self.objective.prepare(seen, self.generator)
-        if seen is batch:
-            return prepared
+        if isinstance(self.encoder, Identity):
+            return self.objective.prepare(batch, self.generator)
+        if type(self.objective).prepare is Objective.prepare:
+            return batch
+        prepared = self.objective.prepare(self.encode(batch, detached=True), self.generator)
         raw = {name: batch.extras[name] for name in OBSERVED if name in batch.extras}
         return prepared._replace(obs=batch.obs, next_obs=batch.next_obs).with_extras(**raw)
 
@@ -184,13 +210,37 @@ class Agent(nn.Module):
         return metrics
 
     def encode(self, batch: Batch, *, detached: bool) -> Batch:
-        """Replace the observations of a batch by features."""
+        """Replace the observations of a batch by the features that the objective uses."""
         if isinstance(self.encoder, Identity):
             return batch
         with torch.set_grad_enabled(not detached):
             seen = {name: self.encoder(batch.extras[name]) for name in OBSERVED if name in batch.extras}
             batch = batch._replace(obs=self.encoder(batch.obs), next_obs=self.encoder(batch.next_obs))
-        return batch.with_extras(**seen)
+            return self._seen(batch.with_extras(**seen), detached=detached)
+
+    def _features(self, batch: Batch, *, extras: bool) -> Batch:
+        """Replace observations by all features: `obs` with gradient if the critic trains the encoder."""
+        if isinstance(self.encoder, Identity):
+            return batch
+        with torch.no_grad():
+            names = [name for name in OBSERVED if extras and name in batch.extras]
+            seen = {name: self.encoder(batch.extras[name]) for name in names}
+            next_obs = self.encoder(batch.next_obs)
+        with torch.set_grad_enabled(self._trains_encoder("critic")):
+            obs = self.encoder(batch.obs)
+        return batch._replace(obs=obs, next_obs=next_obs).with_extras(**seen)
+
+    def _seen(self, batch: Batch, *, detached: bool) -> Batch:
+        """Select the features that the objective uses."""
+        if isinstance(self.encoder, Identity):
+            return batch
+        extras = {name: self._columns(batch.extras[name]) for name in OBSERVED if name in batch.extras}
+        obs = self._columns(batch.obs)
+        obs = obs.detach() if detached else obs
+        return batch._replace(obs=obs, next_obs=self._columns(batch.next_obs)).with_extras(**extras)
+
+    def _columns(self, features: Tensor) -> Tensor:
+        return features if self.encoder.seen is None else features[..., self.encoder.seen]
 
     @torch.no_grad()
     def diagnose(self, batch: Batch, *, intrinsic: bool) -> Metrics:
@@ -202,8 +252,7 @@ class Agent(nn.Module):
         return metrics
 
     def _policy_batch(self, batch: Batch) -> Batch:
-        """Replace the observations of a batch by the input of actor and critic."""
-        batch = self.encode(batch, detached=not self._trains_encoder("critic"))
+        """Replace features by the input of actor and critic."""
         obs = self.objective.policy_input(batch.obs, batch.skill)
         return batch._replace(obs=obs, next_obs=self.objective.policy_input(batch.next_obs, batch.skill))
 
@@ -222,11 +271,18 @@ class Agent(nn.Module):
             self.learner.encoder_optimiser = encoder if self._trains_encoder("critic") else None
         more = [self._encoder_optimiser] if self._encoder_optimiser and self._trains_encoder("objective") else []
         self._objective_step = GradientStep(self.objective.loss, Adam(groups), *more) if groups else None
+        self._auxiliary_step: GradientStep | None = None
+        if self.auxiliary is not None and self._encoder_optimiser and isinstance(self.encoder, PartEncoder):
+            loss, own = (
+                partial(self.auxiliary.loss, self.encoder),
+                Adam([{"params": [self.auxiliary.weight], "lr": lr}]),
+            )
+            self._auxiliary_step = GradientStep(loss, own, self._encoder_optimiser)
 
     def gradient_steps(self) -> dict[str, GradientStep]:
         """The gradient steps of objective and learner by the name of their loss."""
-        own = {} if self._objective_step is None else {"objective": self._objective_step}
-        return own | self.learner.steps
+        steps = {"objective": self._objective_step, "auxiliary": self._auxiliary_step}
+        return {name: step for name, step in steps.items() if step is not None} | self.learner.steps
 
     def compile_losses(self) -> None:
         """Compute gradients with `torch.compile` from now on: equal to within rounding, and faster.
@@ -245,6 +301,8 @@ class Agent(nn.Module):
         """Load encoder, objective and actor of a pre-trained agent, and the given part of its critic."""
         for part, module in (("encoder.", self.encoder), ("objective.", self.objective)):
             module.load_state_dict(_below(part, weights))
+        if self.auxiliary is not None:
+            self.auxiliary.load_state_dict(_below("auxiliary.", weights) or self.auxiliary.state_dict())
         self.learner.inherit(_below("learner.", weights), critic)
 
     # ---- checkpoints -------------------------------------------------------------------------------------------
@@ -276,14 +334,35 @@ def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def _require_fitting_learner(learner: str, spaces: Spaces) -> None:
     if (fitting := learners_for(spaces.choices)) and get_learner(learner).discrete != bool(spaces.choices):
+        online = [name for name in fitting if not get_learner(name).offline]
         kind = f"discrete ({' × '.join(map(str, spaces.choices))} choices)" if spaces.choices else "continuous"
-        raise UserError(
-            f'learner "{learner}" cannot be used, because the actions are {kind}: choose {_any_of(fitting)}'
-        )
+        raise UserError(f'learner "{learner}" cannot be used, because the actions are {kind}: choose {_any_of(online)}')
 
 
 def _any_of(names: list[str]) -> str:
     return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def _require_fitting_objective(method: Objective, name: str, spaces: Spaces, encoding: EncoderConfig) -> None:
+    if method.unseen and method.whole_input:
+        raise UserError(f'objective "{name}" uses the whole input of the policy: omit objective_keys')
+    images = [
+        part.name for part in spaces.images if not encoding.objective_keys or part.name in encoding.objective_keys
+    ]
+    if images and method.uses_units:
+        raise UserError(
+            f'objective "{name}" uses entries of the observation, which contains images: choose another objective, '
+            "or select keys without images with objective_keys"
+        )
+
+
+def _losses_of_encoder(method: Objective, encoding: EncoderConfig) -> frozenset[str]:
+    """The losses that train an image encoder, see `EncoderConfig.encoder_gradients`."""
+    has_loss = bool(method.parameter_groups(1.0))
+    more = {"auxiliary"} if encoding.auxiliary != "none" else set()
+    if encoding.encoder_gradients == "released" and has_loss:
+        return frozenset({"objective"} & method.released_encoder_losses | more)
+    return frozenset({"critic"} | ({"objective"} if has_loss and method.trains_encoder else set()) | more)
 
 
 def build_agent(
@@ -293,20 +372,33 @@ def build_agent(
     learner: str,
     config: LearnerConfig,
     *,
+    encoding: EncoderConfig = EncoderConfig(),  # noqa: B008  frozen
     seed: int = 0,
     device: str = "cpu",
     normalise_obs: bool = False,
 ) -> Agent:
-    """Create an agent for state observations. Its weights are drawn with `seed`."""
+    """Create an agent. Its weights are drawn with `seed`."""
     if normalise_obs and get_objective(objective).uses_units:
         raise UserError(f"{objective} uses entries of the observation in their own units: omit `normalise_obs`")
+    if normalise_obs and (spaces.images or encoding.objective_keys):
+        raise UserError(
+            "normalise_obs is for vectors without objective_keys, and images are scaled: omit `normalise_obs`"
+        )
     if shared := {f.name for f in fields(options)} & {f.name for f in fields(config)}:
         raise UserError(
             f'objective "{objective}" and learner "{learner}" both have an option "{min(shared)}": rename one of them'
         )
     _require_fitting_learner(learner, spaces)
     with seeded(seed):  # initialisation uses torch's global generator
-        method = get_objective(objective)(spaces, config.hidden, options)
+        encoder = make_encoder(spaces, encoding)
+        seen = encoder.dim if encoder.seen is None else len(encoder.seen)
+        method = get_objective(objective)(spaces._replace(obs=seen, parts=()), config.hidden, options)
+        method.unseen = encoder.dim - seen
+        _require_fitting_objective(method, objective, spaces, encoding)
         actor_critic = get_learner(learner).build(config, method.policy_input_dim, spaces.action, method.make_critic)
-    encoder = Normaliser(spaces.obs) if normalise_obs else Identity(spaces.obs)
-    return Agent(spaces, encoder, method, actor_critic, seed=seed, device=device)
+        curl = CURL(encoder) if encoding.auxiliary == "curl" and isinstance(encoder, PartEncoder) else None
+    if isinstance(encoder, PartEncoder):
+        encoder.learns_from = _losses_of_encoder(method, encoding) if spaces.images else frozenset()
+    if normalise_obs:
+        encoder = Normaliser(spaces.obs)
+    return Agent(spaces, encoder, method, actor_critic, auxiliary=curl, seed=seed, device=device)

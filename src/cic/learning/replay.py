@@ -8,7 +8,8 @@ holds only the final observation. A sample starts at any record whose next n rec
     skill z_t
 
 Samples therefore cross neither the end of an episode nor the write position of the ring, and a truncated episode is
-bootstrapped. Episodes shorter than n steps are never sampled. Each distinct skill is stored once.
+bootstrapped. Episodes shorter than n steps are never sampled. Each distinct skill is stored once. Images are stored as
+uint8, and only once if observations are stacks of them.
 `cic.learning.replay_extras` computes the extras that objectives request with `Needs`.
 
 Only this module depends on the layout of the arrays in a checkpoint. `Replay.load` reads them.
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ import torch
 from torch import Tensor
 
 from cic.core.errors import UserError
+from cic.core.observations import Part
 from cic.core.types import Array, Batch, Bools, Needs, Spaces
 from cic.learning import replay_extras
 
@@ -84,7 +87,11 @@ class Replay:
             )
         self.num_envs, self.nstep, self.gamma = num_envs, nstep, gamma
         records = num_envs * self.slots
-        self.obs = np.zeros((records, spaces.obs), np.float32)
+        self.spaces = spaces
+        self._most_frames = max((part.frames for part in spaces.images), default=1)
+        self.obs = np.zeros((records, spaces.numbers), np.float32)
+        self.frames = np.zeros((records, spaces.frame_bytes), np.uint8)  # the newest image of each stack
+        self.history = np.zeros(records, np.uint8)  # earlier images of the episode that are held, up to a stack
         self.action = np.zeros((records, spaces.action), np.float32)
         self.reward = np.zeros(records, np.float32)
         self.task_rewards = np.zeros((records, tasks), np.float32)
@@ -197,7 +204,7 @@ class Replay:
     def _advance(self, envs: Integers, obs: Array) -> Integers:
         position = self.written[envs] % self.slots
         at = self._base[envs] + position
-        self.obs[at] = obs
+        self._write(envs, at, obs)
         self.valid[at] = False
         complete = self.age[envs] >= self.nstep
         start = self._base[envs] + (position - self.nstep) % self.slots
@@ -205,6 +212,66 @@ class Replay:
         self.written[envs] += 1
         self.age[envs] += 1
         return at
+
+    def _write(self, envs: Integers, at: Integers, obs: Array) -> None:
+        if not self.spaces.images:
+            self.obs[at] = obs
+            return
+        self.obs[at] = obs[:, ~self._pixels]
+        self.history[at] = np.minimum(self.age[envs], self._most_frames - 1)
+        for part, column in self._columns():
+            self._check_stack(envs, at, obs, part, column)
+            self.frames[at, column : column + part.frame_size] = obs[:, part.stop - part.frame_size : part.stop]
+        for step in range(1, self._most_frames):  # the oldest records lose the image that is overwritten
+            later = self._base[envs] + (self.written[envs] + step) % self.slots
+            cut = later[(self.written[envs] >= self.slots) & (self.history[later] >= step)]
+            self.history[cut], self.valid[cut] = step - 1, False
+
+    def _check_stack(self, envs: Integers, at: Integers, obs: Array, part: Part, column: int) -> None:
+        """Stacks must overlap: an image is stored once. The first stack of an episode repeats the first image."""
+        if part.frames == 1:
+            return
+        before = obs[:, part.stop - 2 * part.frame_size : part.stop - part.frame_size]
+        newest = obs[:, part.stop - part.frame_size : part.stop]
+        previous = self._base[envs] + (at - self._base[envs] - 1) % self.slots
+        stored = self.frames[previous, column : column + part.frame_size]
+        if not np.array_equal(before, np.where(self.age[envs, None] == 0, newest, stored)):
+            raise UserError(
+                f"the {part.frames} images of {part.name or 'the observation'} are not those of the last steps: use "
+                'gymnasium.wrappers.FrameStackObservation(env, frames, padding_type="reset")'
+            )
+
+    def _columns(self) -> Iterator[tuple[Part, int]]:
+        """The images and the first column of each in `frames`."""
+        column = 0
+        for part in self.spaces.images:
+            yield part, column
+            column += part.frame_size
+
+    @cached_property
+    def _pixels(self) -> Bools:
+        """Which entries of a flat observation are pixels."""
+        mask = np.zeros(self.spaces.obs, np.bool_)
+        for part in self.spaces.images:
+            mask[part.start : part.stop] = True
+        return mask
+
+    def observations(self, records: Integers) -> npt.NDArray[Any]:
+        """The observations (…, obs) of records: float32, or uint8 if they consist of images alone."""
+        if not self.spaces.images:
+            return self.obs[records]
+        only_images = self.spaces.numbers == 0
+        found = np.empty((*records.shape, self.spaces.obs), np.uint8 if only_images else np.float32)
+        if not only_images:
+            found[..., ~self._pixels] = self.obs[records]
+        env, position = np.divmod(records, self.slots)
+        for part, column in self._columns():
+            for index in range(part.frames):
+                back = np.minimum(part.frames - 1 - index, self.history[records])
+                at = env * self.slots + (position - back) % self.slots
+                first = part.start + index * part.frame_size
+                found[..., first : first + part.frame_size] = self.frames[at, column : column + part.frame_size]
+        return found
 
     def _intern(self, skill: Array, changed: Integers) -> Integers:
         for env in changed:
@@ -264,11 +331,11 @@ class Replay:
         rewards = (self.reward[window[:, :-1]] * self._discounts).sum(axis=1, keepdims=True)
         ended = self.terminated[window[:, -2]]
         return Batch(
-            obs=_rows(self.obs, starts),
+            obs=torch.from_numpy(self.observations(starts)),
             action=_rows(self.action, starts),
             reward=torch.from_numpy(rewards),
             discount=torch.from_numpy(np.where(ended, 0.0, self.gamma**self.nstep).astype(np.float32)[:, None]),
-            next_obs=_rows(self.obs, window[:, -1]),
+            next_obs=torch.from_numpy(self.observations(window[:, -1])),
             skill=_rows(self.skills, self.skill_id[starts] % len(self.skills)),
         )
 
@@ -318,7 +385,7 @@ class Replay:
     def _episode(self, records: Integers, tasks: Sequence[str], complete: bool) -> Episode:
         steps = records[:-1]
         return Episode(
-            observation=self.obs[records],
+            observation=self.observations(records),
             action=self.action[steps],
             reward=self.reward[steps],
             task_rewards={task: self.task_rewards[steps, index] for index, task in enumerate(tasks)},
@@ -338,7 +405,7 @@ class Replay:
         after = np.concatenate([row[1:] for row in rows])
         inside = ~self.episode_end[at]
         reward = self.reward if task is None else self.task_rewards[:, task]
-        return self.obs[after[inside]], reward[at[inside], None]
+        return self.observations(after[inside]), reward[at[inside], None]
 
     def latest(self, steps: int) -> Array:
         """Return the observations of each environment's latest `steps` steps, with final observations."""
@@ -347,8 +414,7 @@ class Replay:
             records = self.records_of(env, 2 * steps)  # an episode has one record more than steps
             since = np.cumsum(~self.episode_end[records[::-1]])[::-1]  # steps from here to the newest
             rows.append(records[since <= steps])
-        found: Array = self.obs[np.concatenate(rows)]
-        return found
+        return self.observations(np.concatenate(rows))
 
     def skill_paths(self) -> Iterator[tuple[Array, Array]]:
         """Yield each skill (dim,) that is over and the observations (T + 1, obs) of its path, the latest first."""
@@ -359,7 +425,7 @@ class Replay:
             first, last, over = replay_extras.skill_span(self, starts)
             found += [(len(records) - last[i], records[first[i] : last[i] + 1]) for i in np.flatnonzero(over)]
         for _, path in sorted(found, key=lambda one: one[0]):
-            yield self.skills[self.skill_id[path[0]] % len(self.skills)], self.obs[path]
+            yield self.skills[self.skill_id[path[0]] % len(self.skills)], self.observations(path)
 
     # ---- checkpoints -------------------------------------------------------------------------------------------
 
@@ -377,11 +443,15 @@ class Replay:
         "skill_id",
     )
 
+    @property
+    def _record_names(self) -> tuple[str, ...]:
+        return (*self._RECORDS, "frames", "history") if self.spaces.images else self._RECORDS
+
     def state(self) -> Arrays:
         """Return everything as arrays, of the ring only the filled part: (num_envs, filled, …)."""
         filled = int(min(self.written.max(initial=0), self.slots))
         state = {name: getattr(self, name) for name in self._SMALL}
-        for name in self._RECORDS:
+        for name in self._record_names:
             full = getattr(self, name)
             state[name] = full.reshape(self.num_envs, self.slots, *full.shape[1:])[:, :filled]
         return state | {"next_skill_id": np.array([self.next_skill_id])}
@@ -391,7 +461,7 @@ class Replay:
         self.skills = np.array(state["skills"])
         for name in self._SMALL[1:]:
             getattr(self, name)[...] = state[name]
-        for name in self._RECORDS:
+        for name in self._record_names:
             full = getattr(self, name)
             filled = state[name].shape[1]
             full.reshape(self.num_envs, self.slots, *full.shape[1:])[:, :filled] = state[name]

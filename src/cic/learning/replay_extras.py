@@ -79,4 +79,4 @@ def _episode_starts(replay: Replay) -> Bools:
 
 
 def _observations(replay: Replay, records: Integers) -> Tensor:
-    return torch.from_numpy(replay.obs[records])
+    return torch.from_numpy(replay.observations(records))

@@ -51,7 +51,8 @@ class _Check:
             self._reward(batch)
 
     def _policy_input(self, batch: Batch) -> None:
-        seen = self._call("policy_input", lambda: self.objective.policy_input(batch.obs, batch.skill))
+        obs = torch.cat([batch.obs, batch.obs.new_zeros(ROWS, self.objective.unseen)], dim=1)
+        seen = self._call("policy_input", lambda: self.objective.policy_input(obs, batch.skill))
         wanted = (ROWS, self.objective.policy_input_dim)
         self._require(
             tuple(seen.shape) == wanted, f"policy_input(obs, skill) has shape {tuple(seen.shape)}, must have {wanted}"

@@ -137,10 +137,10 @@ class Run:
             arrays = {"library": inherited.library} | ({"steps": inherited.steps} if inherited.steps else {})
             write_folder(self.path / "inherited", {"agent": inherited.weights}, arrays, {})
         # Last, because it makes the folder a run: a start that is killed before this can simply be repeated.
-        sizes = (
-            {} if self.spaces is None else {name: size for name, size in self.spaces._asdict().items() if size != ()}
-        )
-        self.about = {**about, "spaces": sizes} if sizes else about
+        if self.spaces is not None:
+            obs, action, choices, _ = self.spaces  # the parts follow from the layout
+            about = {**about, "spaces": {"obs": obs, "action": action} | ({"choices": choices} if choices else {})}
+        self.about = about
         self._write_header()
 
     def _refuse_files_of_others(self) -> None:
@@ -368,6 +368,8 @@ class Run:
         except Damaged as error:
             raise ReplayUnusable(str(error)) from None
         arrays = read_arrays(folder / "replay.safetensors")
+        if "frames" in arrays:
+            raise ReplayUnusable(f"the replay of {self.path} contains images, which only the run itself can use")
         sizes = {} if self.spaces is None else {"obs": self.spaces.obs, "action": self.spaces.action}
         try:
             require_replay(arrays, **sizes)

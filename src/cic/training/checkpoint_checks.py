@@ -18,7 +18,7 @@ import torch
 from cic.core.errors import UserError
 from cic.learning.replay import Replay
 from cic.runs.replay_arrays import require_replay
-from cic.runs.untrusted import Misfit
+from cic.runs.untrusted import Misfit, require_arrays
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 _HEADER = 1 << 20  # bytes of a safetensors file beside its numbers
@@ -88,13 +88,20 @@ def require_own_replay(given: Arrays, replay: Replay) -> None:
     """Require the layout of the run's own replay."""
     dim, tasks, physics = replay.skills.shape[1], replay.task_rewards.shape[1], replay.physics.shape[1]
     sizes = {"obs": replay.obs.shape[1], "action": replay.action.shape[1], "tasks": tasks, "physics": physics}
+    if replay.spaces.images:
+        own = {"frames": "uint8 envs filled pixels", "history": "uint8 envs filled"}
+        known = {"envs": replay.num_envs, "filled": given["reward"].shape[1], "pixels": replay.frames.shape[1]}
+        require_arrays({name: given[name] for name in own}, own, **known)
+        most = max(part.frames for part in replay.spaces.images)
+        need(bool((given["history"] < most).all()), "the replay's history is longer than a stack of images")
+        given = {name: array for name, array in given.items() if name not in own}
     require_replay(given, replay.slots, envs=replay.num_envs, dim=dim, **sizes)
 
 
 def size_limits(agent: Any, replay: Replay, loop: Arrays) -> dict[str, int]:
     """The bytes that each file of a checkpoint may have."""
     weights = _bytes(agent.state_dict())
-    records = sum(getattr(replay, name).nbytes for name in replay._RECORDS)
+    records = sum(getattr(replay, name).nbytes for name in replay._record_names)
     skills = 8 * (len(replay.obs) + 64) * max(replay.skills.shape[1], 1)
     return {
         "agent": weights + _HEADER,

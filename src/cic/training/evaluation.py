@@ -65,7 +65,8 @@ def rollout(
 
     After `limit` steps it stops. Without a limit, episodes of environments that do not state their length are stopped
     after `longest` steps, with a warning. With `keep` the observations are returned, with `watch` also the physics and
-    the rewards of each step. `at_step` is called at every step, first with 0, before finished environments are reset.
+    the rewards of each step; instead of rendered images, the states behind them are returned. `at_step` is called at
+    every step, first with 0, before finished environments are reset.
     """
     obs, _ = env.reset(seed=seed)
     skills = np.tile(skill, (env.num_envs, 1)) if np.ndim(skill) == 1 else skill
@@ -73,7 +74,7 @@ def rollout(
     rewards: dict[str, list[npt.NDArray[np.float64]]] = {}
     lengths = np.zeros(env.num_envs, np.int64)
     alive = np.ones(env.num_envs, np.bool_)
-    seen = [[row] for row in obs.copy()] if keep or watch else []
+    seen = [[row] for row in _kept(env, obs).copy()] if keep or watch else []
     states = [[row] for row in env.physics()] if watch else []
     if at_step is not None:
         at_step(0)
@@ -87,9 +88,9 @@ def rollout(
                 rewards.setdefault(task, []).append(np.where(alive, value, 0.0))
         lengths[alive] += 1
         if seen:
-            physics = env.physics() if watch else None
+            physics, kept = env.physics() if watch else None, _kept(env, obs)
             for copy in np.flatnonzero(alive):
-                seen[copy].append(obs[copy].copy())
+                seen[copy].append(kept[copy].copy())
                 if physics is not None:
                     states[copy].append(physics[copy])
         if at_step is not None:
@@ -112,6 +113,12 @@ def rollout(
         [np.stack(rows) for rows in states],
         {task: np.stack(values) for task, values in rewards.items()},
     )
+
+
+def _kept(env: Environment, obs: Array) -> Array:
+    """The observations, or the states behind images."""
+    states: Array | None = env.states() if hasattr(env, "states") else None
+    return obs if states is None else states
 
 
 def evaluate_task(
@@ -200,18 +207,32 @@ class Coverage:
 
 
 class CoverageTracker(Coverage):
-    """The coverage of all steps of a run so far, read from its replay at every log line."""
+    """The coverage of all steps of a run so far, read from its replay at every log line.
 
-    def __init__(self, over: tuple[Quantity, ...] | None, obs_dim: int, num_envs: int) -> None:
+    With `from_states`, the loop adds the states of every step instead: images do not show them.
+    """
+
+    def __init__(
+        self, over: tuple[Quantity, ...] | None, obs_dim: int, num_envs: int, *, from_states: bool = False
+    ) -> None:
         super().__init__(over, obs_dim)
-        self._num_envs, self._counted = num_envs, 0
+        self._num_envs, self._counted, self.from_states = num_envs, 0, from_states
 
     def update(self, replay: Replay, step: int) -> dict[str, float]:
         """Add the steps since the last call; returns the metrics."""
         if step > self._counted:
-            self.add(replay.latest((step - self._counted) // self._num_envs))
+            if not self.from_states:
+                self._add_latest(replay, (step - self._counted) // self._num_envs)
             self._counted = step
         return {"coverage/fraction": self.fraction, "coverage/cells": float(self.cells)}
+
+    def _add_latest(self, replay: Replay, steps: int) -> None:
+        latest = replay.latest(steps)
+        if not replay.spaces.images:
+            self.add(latest)
+            return
+        for block in np.array_split(latest, max(len(latest) // 256, 1)):
+            self.add(block / np.float32(255))
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         return {"visited": self.visited, "counted": np.array([self._counted])}

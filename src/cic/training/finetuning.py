@@ -272,7 +272,7 @@ def _evaluate(loop: Finetuning, skill: Array) -> list[float]:
     seed = int(np.random.SeedSequence([config.seed, loop.step]).generate_state(1)[0] >> 1)
     returns = evaluate_task(
         loop.agent,
-        config.task,
+        config.environment,
         skill,
         episodes=config.eval_episodes,
         seed=seed,

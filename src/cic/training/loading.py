@@ -18,6 +18,7 @@ from cic.core.action_spaces import choices, size
 from cic.core.errors import UserError
 from cic.core.imports import naming_imports
 from cic.core.named_quantities import Quantities
+from cic.core.observations import parts_of
 from cic.core.spaces import Layout, leaves
 from cic.core.types import Array, Spaces
 from cic.envs.base import VectorEnv
@@ -53,6 +54,7 @@ def make_agent(config: Any, spaces: Spaces | None = None) -> Agent:
         config.options,
         config.learner,
         config.learning,
+        encoding=config.encoding,
         seed=config.seed,
         device=config.device,
         normalise_obs=config.normalise_obs,
@@ -73,7 +75,7 @@ def _spaces(name: str) -> Spaces:
 def _built_in_spaces(name: str) -> Spaces | None:
     domain, _ = envs.split_name(name)
     known = envs.domains().get(domain)
-    return None if known is None else Spaces(known.obs, known.action)
+    return None if known is None or "?" in name else Spaces(known.obs, known.action)
 
 
 def load_agent(run: Run, config: Any, at: int | None) -> tuple[Agent, int]:
@@ -81,13 +83,17 @@ def load_agent(run: Run, config: Any, at: int | None) -> tuple[Agent, int]:
     spaces = run.spaces or _built_in_spaces(config.environment)
     if spaces is None:
         raise UserError(f"{run.path / 'config.json'} does not state the sizes of observations and actions")
+    layout = _layout(run, spaces)
+    if layout is not None:
+        spaces = spaces._replace(parts=parts_of(layout.observation, str(run.path / "config.json")))
     check_numbers(config)
     check_memory(config, spaces, trains=False)
     agent = make_agent(_on_this_machine(config), spaces)
     weights, step = run.weights(at, weights_limit(agent))
     load_weights(agent, weights, run.path)
-    agent.layout = _layout(run, spaces)
-    agent.quantities = agent.quantities or _built_in_quantities(config.environment)
+    agent.layout = layout
+    if not spaces.images:
+        agent.quantities = agent.quantities or _built_in_quantities(config.environment)
     agent.load_library = functools.cache(lambda: _library(run, agent))
     return agent, step
 

@@ -300,6 +300,8 @@ class Loop(Generic[C]):
             self.agent.observe(self.obs)
         physics, skill, started = self._physics(), self.skills.current, self.skills.started
         obs, reward, terminated, truncated, info = self.env.step(action)
+        if self.coverage is not None and self.coverage.from_states:
+            self.coverage.add(self.env.states())  # type: ignore[arg-type]
         done = terminated | truncated
         rewards = info.get("rewards", {})
         by_task = np.stack([rewards[task] for task in self.env.tasks], axis=1) if rewards else None

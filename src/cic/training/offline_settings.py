@@ -57,7 +57,7 @@ class OfflineConfig(LoopConfig[L], Generic[O, L]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        fixed = {"num_envs": 1, "warmup": 0, "update_every": 1, "keep_physics": False}
+        fixed = {"num_envs": 1, "warmup": 0, "update_every": 1, "keep_physics": False, "pixels": False}
         for name, value in fixed.items():
             require(getattr(self, name) == value, f"{name} must be {value} in offline training: it has no environment")
         require(

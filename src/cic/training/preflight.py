@@ -16,6 +16,7 @@ from cic.core.errors import UserError
 from cic.core.memory import available_memory
 from cic.core.types import Spaces
 from cic.envs.base import MAX_NUM_ENVS
+from cic.learning.encoders import CHANNELS as ENCODER_CHANNELS
 from cic.learning.learners import get_learner
 from cic.learning.objectives import get_objective
 from cic.learning.seeding import seeded
@@ -61,13 +62,19 @@ def _check_fields(part: Any, most: int) -> None:
 
 def check_memory(config: Any, spaces: Spaces, tasks: int = 0, *, trains: bool = True) -> None:
     """Refuse a config that does not fit into the free memory. An agent that only acts needs its weights alone."""
-    weights, width = _weights(config, spaces)
+    images = len(spaces.images)
+    features = spaces._replace(obs=spaces.numbers + images * config.encoding.image_features, parts=())
+    weights, width = _weights(config, features)
+    convolved = sum(ENCODER_CHANNELS * part.image[1] * part.image[2] // 4 for part in spaces.images)  # of one layer
+    weights += convolved * config.encoding.image_features
     needs = {"the networks": 4 * weights}
     if trains:
         batch, steps = config.learning.batch, min(config.replay, 2 * config.steps)
         needs["the networks"] += 3 * 4 * weights  # gradients and Adam's moments
         needs[f"a batch of {batch:,}"] = 4 * batch * (3 * width + 2 * batch)  # activations; distances between all pairs
-        needs[f"a replay of {config.replay:,} steps"] = steps * (4 * (spaces.obs + spaces.action + tasks + 1) + 11)
+        needs[f"a batch of {batch:,}"] += 4 * batch * (16 * convolved + 3 * (spaces.obs - spaces.numbers))
+        record = 4 * (spaces.numbers + spaces.action + tasks + 1) + spaces.frame_bytes + 11
+        needs[f"a replay of {config.replay:,} steps"] = steps * record
     free, total = available_memory(), sum(needs.values())
     if free is not None and total > max(free - _SPARE, free // 2):
         parts = ", ".join(f"{name} {_size(count)}" for name, count in needs.items())

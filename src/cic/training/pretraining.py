@@ -25,8 +25,11 @@ LIBRARY_SEED = 1  # of the random numbers that draw the library's skills
 def pretrain(loop: Pretraining) -> Script:
     """Uniform actions first, then training with the intrinsic reward, then the library."""
     config = loop.config
-    loop.coverage = CoverageTracker(loop.env.coverage, loop.agent.spaces.obs, config.num_envs)
-    has_library = bool(config.library_skills) and loop.agent.objective.skills.kind != "none"
+    states = loop.env.states()
+    width = loop.agent.spaces.obs if states is None else states.shape[1]
+    loop.coverage = CoverageTracker(loop.env.coverage, width, config.num_envs, from_states=states is not None)
+    images = bool(loop.agent.spaces.images)
+    has_library = bool(config.library_skills) and loop.agent.objective.skills.kind != "none" and not images
     end = config.ending if has_library else config.steps
 
     yield from _with_milestones(loop, Segment("warmup", until=min(config.warmup, end), act="uniform", train="none"), 0)
@@ -73,7 +76,7 @@ def _keep_milestone(loop: Pretraining, step: int) -> None:
     config = loop.config
     loop.run.save_milestone(step, loop.agent.state_dict())
     space = loop.agent.objective.skills
-    if space.kind != "none" and config.diagnosed:
+    if space.kind != "none" and config.diagnosed and not loop.agent.spaces.images:
         skills = space.sample(config.diagnosed, np.random.default_rng(config.seed))
         found = diagnose(
             loop.agent, config.domain, skills, starts=3, seed=config.seed, limit=100, timeout=config.env_timeout
@@ -84,7 +87,7 @@ def _keep_milestone(loop: Pretraining, step: int) -> None:
 def _keep_library(loop: Pretraining, collected: bool) -> None:
     """Store the skill library. Without recorded skills, it contains the last skills of the training."""
     space, config = loop.agent.objective.skills, loop.config
-    if space.kind == "none":
+    if space.kind == "none" or loop.agent.spaces.images:
         return
     count, steps = 128, space.every or 200
     if collected:

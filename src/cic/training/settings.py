@@ -14,6 +14,7 @@ from cic import envs
 from cic.core.config import checked, from_dict, require
 from cic.core.errors import UserError, unknown
 from cic.learning.compilation import Mode
+from cic.learning.encoders import EncoderConfig
 from cic.learning.learners import get_learner
 from cic.learning.learners.base import Keep, LearnerConfig
 from cic.learning.objectives import get_objective
@@ -107,6 +108,16 @@ class LoopConfig(Generic[L]):
     sac_discrete."""
     learning: L
     """The settings of the learner."""
+    pixels: bool = False
+    """Observe rendered images instead of states (walker, quadruped, jaco, point_mass), as URLB's pixel benchmark."""
+    image_size: int = 84
+    """With pixels: width and height of the images."""
+    frame_stack: int = 3
+    """With pixels: images of the last steps that make one observation."""
+    action_repeat: int = 2
+    """With pixels: simulator steps per action. Steps count actions."""
+    encoding: EncoderConfig = field(default_factory=EncoderConfig)
+    """How images and Dict observations are encoded."""
     offline: ClassVar[bool] = False
     """Whether the run learns from stored data without an environment, so that its steps are updates."""
 
@@ -119,6 +130,13 @@ class LoopConfig(Generic[L]):
     def environment(self) -> str:
         """The name of the environment."""
         raise NotImplementedError
+
+    def _observed(self, name: str) -> str:
+        """The name of the environment with the arguments of its observation."""
+        if not self.pixels:
+            return name
+        require(envs.REWARD not in name, f'the reward of "{name}" is a formula of the state: omit `pixels`')
+        return f"{name}?pixels={self.image_size}&frame_stack={self.frame_stack}&action_repeat={self.action_repeat}"
 
     @property
     def method_title(self) -> str:
@@ -191,7 +209,7 @@ class PretrainConfig(LoopConfig[L], Generic[O, L]):
 
     @property
     def environment(self) -> str:
-        return self.domain
+        return self._observed(self.domain)
 
     @property
     def ending(self) -> int:
@@ -259,7 +277,7 @@ class FinetuneSettings(LoopConfig[L], Generic[L]):
 
     @property
     def environment(self) -> str:
-        return self.task
+        return self._observed(self.task)
 
     @property
     def ending(self) -> int:
@@ -329,7 +347,36 @@ SCALES: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-def _scale(scale: str, kind: str, learner: str, recommended: dict[str, Any] | None = None) -> dict[str, Any]:
+_NO_LIBRARY = {"library": 0, "diagnosed": 0}
+PIXELS: dict[str, dict[str, dict[str, Any]]] = {
+    "smoke": {
+        "pretrain": {"image_size": 32, "learning": {"batch": 8}, "steps": 160, "update_every": 8, **_NO_LIBRARY},
+        "finetune": {"image_size": 32, "learning": {"batch": 8}, "steps": 160, "update_every": 8},
+    },
+    "laptop": {
+        "pretrain": {
+            "image_size": 48,
+            "learning": {"batch": 64},
+            "steps": 60_000,
+            "num_envs": 4,
+            "update_every": 8,
+            "replay": 60_000,
+            "milestones": (30_000,),
+            **_NO_LIBRARY,
+        },
+        "finetune": {"image_size": 48, "learning": {"batch": 64}, "update_every": 2, "prior_data": 0.0},
+    },
+    "paper": {
+        "pretrain": {"learning": {"batch": 256}, "steps": 1_000_000, "milestones": (250_000, 500_000, 1_000_000)},
+        "finetune": {"learning": {"batch": 256}, "steps": 50_000},
+    },
+}
+"""What differs from the scale with pixels. Steps count actions, of which each takes two frames of URLB's budgets."""
+
+
+def _scale(
+    scale: str, kind: str, learner: str, recommended: dict[str, Any] | None = None, pixels: bool = False
+) -> dict[str, Any]:
     if scale not in SCALES:
         raise unknown("scale", scale, SCALES)
     if get_learner(learner).offline:
@@ -339,6 +386,9 @@ def _scale(scale: str, kind: str, learner: str, recommended: dict[str, Any] | No
     if scale == "paper":
         settings |= own.get("run", {})
     learning = own.get("learning", {}) | settings["learning"]
+    if pixels:
+        learning |= PIXELS[scale][kind]["learning"]
+        settings |= {"pixels": True, **PIXELS[scale][kind]}
     return settings | {"learning": get_learner(learner).Config(**learning)}
 
 
@@ -351,7 +401,12 @@ def _domain_options(domain: str, options: Any) -> dict[str, Any]:
 
 
 def pretrain_defaults(
-    domain: str, objective: str = "cic", scale: str = "laptop", preset: str | None = None, learner: str | None = None
+    domain: str,
+    objective: str = "cic",
+    scale: str = "laptop",
+    preset: str | None = None,
+    learner: str | None = None,
+    pixels: bool = False,
 ) -> Any:
     """Return the default config of a method at a scale; by default with the learner of the preset."""
     cls = get_objective(objective)
@@ -362,7 +417,7 @@ def pretrain_defaults(
     recommended = cls.recommended.get(preset, {})
     wanted = recommended.get("learner", "ddpg")
     chosen = learner or fitting_learner(domain, wanted)
-    shared = _scale(scale, "pretrain", chosen, _recommended_for(chosen, wanted, recommended, chosen == learner))
+    shared = _scale(scale, "pretrain", chosen, _recommended_for(chosen, wanted, recommended, chosen == learner), pixels)
     return PretrainConfig(domain=domain, objective=objective, preset=preset, options=options, **shared)
 
 
@@ -394,8 +449,10 @@ def inherited(before: LoopConfig[Any], start: LearnerConfig) -> LearnerConfig:
     return dataclasses.replace(start, **{name: kept[name] for name in names if kept[name] != getattr(usual, name)})
 
 
-def finetune_defaults(task: str, scale: str = "laptop", learner: str | None = None) -> FinetuneSettings[Any]:
-    return FinetuneSettings(task=task, **_scale(scale, "finetune", learner or fitting_learner(task)))
+def finetune_defaults(
+    task: str, scale: str = "laptop", learner: str | None = None, pixels: bool = False
+) -> FinetuneSettings[Any]:
+    return FinetuneSettings(task=task, **_scale(scale, "finetune", learner or fitting_learner(task), None, pixels))
 
 
 def override(config: C, changes: dict[str, Any]) -> C:

@@ -110,6 +110,10 @@ def reach_goals(agent: Agent, env: VectorEnv, seed: int) -> Reached:
     the plane's entries replaced; it is reached within 3 cells (as in CSF), or a twentieth of the bounds' width.
     """
     info = DOMAINS.get(env.domain)
+    if agent.spaces.images:
+        raise UserError(
+            f"goals are positions in the state, but this agent observes images: choose a run of {env.domain}"
+        )
     if info is None or not info.plane:
         known = ", ".join(name for name, domain in DOMAINS.items() if domain.plane)
         raise UserError(f"{env.name} has no plane for goals: choose a run in {known}")

@@ -65,7 +65,7 @@ class APS(Objective):
         return SkillSpace("sphere", self.options.skill_dim, self.options.skill_every)
 
     def make_critic(self) -> Critic:
-        _, action, choices = self.spaces
+        action, choices = self.spaces.action, self.spaces.choices
         return SuccessorCritic(self.policy_input_dim, action, self.hidden, self.options.skill_dim, choices)
 
     def embed(self, obs: Tensor) -> Tensor:

@@ -195,7 +195,16 @@ class Objective(nn.Module):
     scales: ClassVar[dict[str, dict[str, Any]]] = {}
     """Scale → options whose default depends on it, usually through the batch size."""
     uses_units: ClassVar[bool] = False
-    """Whether options refer to entries of the observation in their own units, so that it cannot be normalised."""
+    """Whether it uses certain entries of the observation in their own units. The observation can then neither be
+    normalised nor be an image."""
+    trains_encoder: ClassVar[bool] = True
+    """Whether its loss trains an image encoder. False if features that are constant would minimise the loss."""
+    released_encoder_losses: ClassVar[frozenset[str]] = frozenset({"objective"})
+    """The losses that train an image encoder in the released code."""
+    whole_input: bool = False
+    """Whether it needs all features that actor and critic use."""
+    unseen: int = 0
+    """Number of features that actor and critic use and the objective does not."""
     redraws_skills: ClassVar[bool] = False
     """Whether `prepare` redraws the skills of a batch, so that the method learns from data that others collected."""
     progress: float = 1.0
@@ -282,7 +291,7 @@ class Objective(nn.Module):
     @property
     def policy_input_dim(self) -> int:
         """The width of `policy_input`."""
-        return self.spaces.obs + self.skills.dim
+        return self.spaces.obs + self.unseen + self.skills.dim
 
     def make_critic(self) -> Critic:
         """Make the critic. Override this for another output or loss (`Critic.td_loss`), such as successor features."""

@@ -115,6 +115,7 @@ class CIC(Objective):
 
     Options = CICOptions
     title = "CIC"
+    released_encoder_losses = frozenset()  # it encodes without gradients
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "released": {},
         "paper": {
@@ -299,6 +300,10 @@ class CIC(Objective):
         """exp f(τ_i, z_i) / Σ_j exp f(τ_i, z_j), over the batch's skills."""
         logits = self._similarities(batch)[0] / self.options.temperature
         return logits.softmax(dim=0).diagonal()[:, None]
+
+    @property
+    def whole_input(self) -> bool:  # type: ignore[override]
+        return self.options.encode_policy
 
     def policy_input(self, obs: Tensor, skill: Tensor) -> Tensor:
         if not self.options.encode_policy:

@@ -70,7 +70,7 @@ class CSF(Objective):
         return Needs(nstep=1)
 
     def make_critic(self) -> Critic:
-        _, action, choices = self.spaces
+        action, choices = self.spaces.action, self.spaces.choices
         return SuccessorCritic(self.policy_input_dim, action, self.hidden, self.options.skill_dim, choices)
 
     def prepare(self, batch: Batch, generator: torch.Generator) -> Batch:

@@ -78,6 +78,7 @@ class DADS(Objective):
 
     Options = DADSOptions
     title = "DADS"
+    trains_encoder = False  # constant features can be predicted without error
     presets: ClassVar[dict[str, dict[str, Any]]] = {"released": {}, "urlb": {"skill_every": 50}}
     recommended: ClassVar[dict[str, dict[str, Any]]] = {"released": METRA_SAC}
     scales: ClassVar[dict[str, dict[str, Any]]] = {"smoke": {"prior_samples": 8}, "laptop": {"prior_samples": 20}}

@@ -36,6 +36,7 @@ class Disagreement(Objective):
 
     Options = DisagreementOptions
     title = "Disagreement"
+    trains_encoder = False  # constant features can be predicted without error
     options: DisagreementOptions
 
     def __init__(self, spaces: Spaces, hidden: int, options: DisagreementOptions) -> None:

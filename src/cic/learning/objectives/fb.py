@@ -142,6 +142,7 @@ class FB(Objective):
 
     Options = FBOptions
     title = "FB"
+    whole_input = True
     presets: ClassVar[dict[str, dict[str, Any]]] = {"released": {}, "urlb": {}}
     recommended: ClassVar[dict[str, dict[str, Any]]] = {"released": {"learner": "ddpg", "learning": {"nstep": 1}}}
     scales: ClassVar[dict[str, dict[str, Any]]] = {"smoke": {"skill_dim": 8}}

@@ -96,7 +96,7 @@ class HILP(Objective):
         return Needs(nstep=1, goals=GOAL_RATE)
 
     def make_critic(self) -> Critic:
-        _, action, choices = self.spaces
+        action, choices = self.spaces.action, self.spaces.choices
         return SuccessorCritic(self.policy_input_dim, action, self.hidden, self.options.skill_dim, choices)
 
     def parameter_groups(self, lr: float) -> list[dict[str, Any]]:

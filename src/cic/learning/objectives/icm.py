@@ -51,6 +51,7 @@ class ICM(Objective):
 
     def _forward_error(self, batch: Batch) -> Tensor:
         """(B, 1)"""
-        predicted = self.forward_model(torch.cat([batch.obs, batch.action], dim=1))
-        error: Tensor = torch.linalg.vector_norm(batch.next_obs - predicted, dim=1, keepdim=True)
+        obs, next_obs = batch.obs.detach(), batch.next_obs.detach()  # of an image encoder, only g trains the features
+        predicted = self.forward_model(torch.cat([obs, batch.action], dim=1))
+        error: Tensor = torch.linalg.vector_norm(next_obs - predicted, dim=1, keepdim=True)
         return error

@@ -43,6 +43,7 @@ class RND(Objective):
 
     Options = RNDOptions
     title = "RND"
+    trains_encoder = False  # constant features can be predicted without error
     options: RNDOptions
 
     def __init__(self, spaces: Spaces, hidden: int, options: RNDOptions) -> None:

@@ -78,6 +78,7 @@ class SMM(Objective):
 
     Options = SMMOptions
     title = "SMM"
+    trains_encoder = False  # the density of constant features is largest
     presets: ClassVar[dict[str, dict[str, Any]]] = {"released": {}, "paper": {"skill_term": "paper"}}
     options: SMMOptions
 

@@ -83,7 +83,8 @@ class SSN4HRL(Objective):
 
     @property
     def policy_input_dim(self) -> int:
-        return self.spaces.obs + self.options.skill_dim * (1 + self.spaces.obs)
+        obs = self.spaces.obs + self.unseen
+        return obs + self.options.skill_dim * (1 + obs)
 
     @torch.no_grad()
     def reward(self, batch: Batch) -> Tensor:

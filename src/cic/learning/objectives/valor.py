@@ -100,7 +100,7 @@ class VALOR(Objective):
 
     @property
     def policy_input_dim(self) -> int:
-        return self.spaces.obs + self.options.skill_dim
+        return self.spaces.obs + self.unseen + self.options.skill_dim
 
     @property
     def needs(self) -> Needs:

@@ -63,7 +63,7 @@ class VISR(Objective):
         return Needs(nstep=1)
 
     def make_critic(self) -> Critic:
-        _, action, choices = self.spaces
+        action, choices = self.spaces.action, self.spaces.choices
         return SuccessorCritic(self.policy_input_dim, action, self.hidden, self.options.skill_dim, choices)
 
     def embed(self, obs: Tensor) -> Tensor:
