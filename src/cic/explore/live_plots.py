@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,9 +37,16 @@ class LivePlots:
             for simulation in self._simulations
             for quantity in simulation.quantities
         }
-        self._add({"prompted reward": ["prompt"]} | labels)
+        bounds = {
+            quantity.label: (quantity.low, quantity.high)
+            for simulation in self._simulations
+            for quantity in simulation.quantities
+            if quantity.low is not None and quantity.high is not None
+        }
+        self._add({"prompted reward": ["prompt"]} | labels, bounds)
 
-    def _add(self, named: dict[str, list[str]]) -> None:
+    def _add(self, named: dict[str, list[str]], bounds: Mapping[str, tuple[float, float]] = {}) -> None:  # noqa: B006
+        """Add charts by title. Without `bounds`, the vertical axis fits the data."""
         for title, names in named.items():
             lines = [(side, name) for side in range(len(self._simulations)) for name in names]
             series: list[dict[str, Any]] = [{"label": "step"}]
@@ -51,6 +58,8 @@ class LivePlots:
                 dash = {"dash": (6, 4)} if side else {}
                 series.append({"label": label, "stroke": colour, "width": 2, **dash})
             scales: dict[str, Any] = {"x": {"time": False}}
+            if title in bounds:
+                scales["y"] = {"auto": False, "range": bounds[title]}
             empty = tuple(np.zeros(1) for _ in series)
             legend = {"show": len(lines) > 1, "live": False}
             chart = self._gui.add_uplot(

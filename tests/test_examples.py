@@ -1,0 +1,53 @@
+"""The scripts in examples/ run and stay short."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+LONG = {"demo.py", "make_agents.py"}
+"""Not examples of the API: the demo of `make demo`, and the script that trains the bundled agents."""
+SCRIPTS = {
+    "deploy_policy.py": (["policy.pt2"], "largest difference"),
+    "own_environment.py": (["smoke"], "return with pre-training"),
+    "own_method.py": (["smoke"], "surprise: visited"),
+    "steer.py": (["smoke"], "-speed  east"),
+    "sweep.py": (["smoke"], "10 of 10 runs done"),
+    "zero_shot.py": (["smoke"], "return with the inferred skill"),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "sweep.py")) for name in sorted(SCRIPTS)]
+)
+def test_example_runs(name: str, tmp_path: Path) -> None:
+    arguments, expected = SCRIPTS[name]
+    command = [sys.executable, "-W", "error::DeprecationWarning:__main__", str(EXAMPLES / name), *arguments]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert expected in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_examples_are_short_and_tested() -> None:
+    scripts = {path.name: path for path in EXAMPLES.glob("*.py") if path.name not in LONG}
+    assert set(SCRIPTS) <= set(scripts)
+    for name, path in scripts.items():
+        assert len(path.read_text().splitlines()) < 60, name
+
+
+@pytest.mark.slow
+def test_named_quantities_are_commanded(tmp_path: Path) -> None:
+    """With all its steps, the example sails to either side, fast or not at all."""
+    done = subprocess.run([sys.executable, str(EXAMPLES / "steer.py")], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    numbers = {
+        line.split()[0]: [float(word.strip(",")) for word in line.split()[2::3]] for line in done.stdout.splitlines()
+    }
+    assert numbers["east"][0] > 0.7
+    assert numbers["-east"][0] < -0.7
+    assert numbers["speed"][1] > numbers["-speed"][1] + 0.5
