@@ -45,7 +45,7 @@ class LivePlots:
         }
         self._add({"prompted reward": ["prompt"]} | labels, bounds)
 
-    def _add(self, named: dict[str, list[str]], bounds: Mapping[str, tuple[float, float]] = {}) -> None:  # noqa: B006
+    def _add(self, named: dict[str, list[str]], bounds: Mapping[str, tuple[float, float]] = {}) -> None:
         """Add charts by title. Without `bounds`, the vertical axis fits the data."""
         for title, names in named.items():
             lines = [(side, name) for side in range(len(self._simulations)) for name in names]
