@@ -355,7 +355,7 @@ def test_more_copies_than_steps_are_refused(tmp_path: Path) -> None:
 
 def test_smoke_scale_takes_the_loss_that_works_with_its_batch() -> None:
     assert pretrain_defaults("walker", "cic", "smoke").options.loss == "infonce"
-    assert pretrain_defaults("walker", "cic", "laptop").options.loss == "released"
+    assert pretrain_defaults("walker", "cic", "laptop", "released").options.loss == "released"
 
 
 def test_a_run_records_where_it_comes_from(skills: Path) -> None:

@@ -31,6 +31,7 @@ from cic.core.errors import UserError
 from cic.core.types import Batch
 from cic.learning.objectives import get_objective
 from cic.learning.objectives.cic import CIC, CICOptions
+from cic.training.settings import pretrain_defaults
 
 OBS, ACTION, SKILL, TEMPERATURE = 3, 2, 4, 0.5
 
@@ -337,7 +338,22 @@ def test_the_paper_preset_is_the_text_taken_literally() -> None:
     options = CICOptions(**CIC.presets["paper"])
     assert (options.loss, options.particles, options.particle_reward) == ("infonce", "transition", "paper")
     assert options.encode_policy
-    assert next(iter(CIC.presets)) == "released"
+    assert next(iter(CIC.presets)) == "default"
+
+
+@pytest.mark.parametrize(
+    ("scale", "preset", "loss"),
+    [
+        ("laptop", None, "infonce"),
+        ("smoke", None, "infonce"),
+        ("paper", None, "released"),
+        ("laptop", "released", "released"),
+        ("laptop", "distinct", "released"),
+        ("paper", "paper", "infonce"),
+    ],
+)
+def test_only_small_scales_have_another_loss_by_default(scale: str, preset: str | None, loss: str) -> None:
+    assert pretrain_defaults("walker", "cic", scale, preset).options.loss == loss
 
 
 def gradients(objective: CIC, batch: Batch) -> dict[str, float]:

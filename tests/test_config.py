@@ -307,4 +307,4 @@ def test_unknown_defaults_are_refused(arguments: tuple[Any, ...], word: str) -> 
 
 def test_a_preset_fills_the_options() -> None:
     assert pretrain_defaults("walker", "cic", "smoke", "paper").options.loss == "infonce"
-    assert pretrain_defaults("walker", "cic", "laptop").options.loss == "released"
+    assert pretrain_defaults("walker", "cic", "paper").options.loss == "released"

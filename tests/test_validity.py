@@ -181,9 +181,9 @@ def test_sound_runs_in_the_tables_are_not_reported_and_collapsed_ones_are() -> N
     folder = Path(__file__).parents[1] / "results" / "validity"
     counted = runpy.run_path(str(folder / "counts.py"))["count"]()
     reported = {kind: {name: n for name, n in row.items() if name != "runs"} for kind, row in counted.items()}
-    assert counted["pretrain", "CIC, sound"]["runs"] == 78
+    assert counted["pretrain", "CIC, sound"]["runs"] == 98
     assert reported["pretrain", "CIC, sound"] == {}
-    assert reported["pretrain", "CIC, collapsed"] == {"collapsed embedding": 39, "no reward": 3}
+    assert reported["pretrain", "CIC, collapsed"] == {"collapsed embedding": 42, "no reward": 3}
     expected = {"CIC, collapsed", "Disagreement", "SMM"}
     assert {kind for (_, kind), row in reported.items() if row} == expected
     assert sum(row["runs"] for (kind, _), row in counted.items() if kind == "finetune") == 674

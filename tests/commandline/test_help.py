@@ -81,7 +81,7 @@ def test_help_fits_the_terminal_and_lists_each_flag_once(
         ("pretrain", ["--temperature FLOAT T of the contrastive loss. (default: 0.5)", "(default: 450,000)"], []),
         ("pretrain", ["--representation, --no-representation", "--seed INT", "--resume PATH", "--import"], []),
         ("pretrain --objective rnd --scale paper", ["(default: 2,000,000)"], ["--temperature"]),
-        ("pretrain", ["as in the paper. (default: released)"], []),
+        ("pretrain --preset released", ["as in the paper. (default: released)"], []),
         ("pretrain --scale smoke", ["as in the paper. (default: infonce)"], []),
         ("pretrain --preset paper", ["as in the paper. (default: infonce)"], []),
         ("pretrain --objective metra", ["learner (sac):", "--alpha FLOAT"], ["--noise "]),

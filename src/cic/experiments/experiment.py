@@ -162,7 +162,9 @@ class Experiment(ABC):
 def pretrain(
     setup: ExperimentSetup, variant: str, domain: str, seed: int, objective: str = "cic", **settings: Any
 ) -> PlannedRun:
-    """Plan a pre-training; the user's settings override the experiment's."""
+    """Plan a pre-training; the user's settings override the experiment's. CIC has the loss of the released code."""
+    if objective == "cic" and setup.scale != "smoke":
+        settings = {"preset": "released"} | settings
     name = f"{objective}-{domain}-s{seed}-{variant}"
     merged = settings | setup.pretrain_settings
     return PlannedRun(variant, grid.pretraining(name, domain, objective, seed, setup.scale, merged))

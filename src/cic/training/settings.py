@@ -176,7 +176,7 @@ class PretrainConfig(LoopConfig[L], Generic[O, L]):
     objective: str = "cic"
     """The method: `cic objectives` lists them."""
     preset: str = "released"
-    """A named set of the method's options; CIC has released, paper, explore and distinct."""
+    """A named set of the method's options; CIC has default, released, paper, explore and distinct."""
     milestones: tuple[int, ...] = (100_000, 500_000, 1_000_000, 2_000_000)
     """Steps at which the weights are saved permanently."""
     diagnosed: int = 12

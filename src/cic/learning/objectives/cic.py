@@ -117,7 +117,8 @@ class CIC(Objective):
     title = "CIC"
     released_encoder_losses = frozenset()  # it encodes without gradients
     presets: ClassVar[dict[str, dict[str, Any]]] = {
-        "released": {},
+        "default": {},  # the released code's options, except for what `scales` sets
+        "released": {"loss": "released"},
         "paper": {
             "loss": "infonce",
             "particles": "transition",
@@ -126,6 +127,7 @@ class CIC(Objective):
         },
         "explore": {"loss": "infonce", "normaliser": "std", "novelty": 1.0},  # entropy plus disagreement
         "distinct": {  # explore first; then half of the skills move in their direction
+            "loss": "released",
             "normaliser": "std",
             "reward": "direction",
             "reward_weight": 4.0,
@@ -133,8 +135,9 @@ class CIC(Objective):
         },
     }
     scales: ClassVar[dict[str, dict[str, Any]]] = {
-        "smoke": {"loss": "infonce"},  # the released loss collapses with small batches
-        "laptop": {"normaliser": "std"},  # with the variance, the reward decays to almost 0 within 50,000 steps
+        "smoke": {"loss": "infonce"},  # the released loss collapses with small batches (results/cic-loss)
+        # With the variance, the reward decays to almost 0 within 50,000 steps.
+        "laptop": {"loss": "infonce", "normaliser": "std"},
     }
     options: CICOptions
 
