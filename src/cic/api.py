@@ -80,9 +80,10 @@ class Finished:
 
 
 def pretrain(
-    domain: str | PretrainConfig[Any, Any],
+    domain: str | PretrainConfig[Any, Any] | None = None,
     objective: str = "cic",
     *,
+    start: Path | str | None = None,
     scale: str = "laptop",
     preset: str | None = None,
     learner: str | None = None,
@@ -95,6 +96,9 @@ def pretrain(
     Args:
         domain: A built-in domain (`"walker"`), `"gymnasium:ID"`, a name given to `register_env`, or a complete config.
         objective: The method; `cic.objectives()` lists them.
+        start: Start from the weights of this pre-training, with its settings except those that are given. Objective,
+            scale, preset and learner are those of the run. Replay buffer, optimisers and the number of steps start
+            afresh.
         scale: Where the defaults come from: `"smoke"` (seconds), `"laptop"` (minutes) or `"paper"`.
         preset: A named set of the method's options.
         learner: The RL algorithm: `"ddpg"`, `"td3"` or `"sac"`, and for discrete actions `"dqn"` or `"sac_discrete"`;
@@ -115,7 +119,12 @@ def pretrain(
         print(run.path, run.result["coverage/fraction"])
         ```
     """
-    if isinstance(domain, PretrainConfig):
+    inherited, origin = None, ""
+    if start is not None:
+        config, inherited, origin = _started(start, domain, settings)
+    elif domain is None:
+        raise UserError("give a domain, or `start` with the run to start from")
+    elif isinstance(domain, PretrainConfig):
         config = domain
     else:
         pixels = bool(settings.get("pixels", False))
@@ -130,7 +139,28 @@ def pretrain(
         )
     _check(config)
     path = _new_folder(out, f"pretrain-{config.objective}-{config.domain}-s{config.seed}")
-    return _start(path, "pretrain", config, None, quiet)
+    return _start(path, "pretrain", config, inherited, quiet, origin)
+
+
+def _started(
+    start: Path | str, domain: Any, settings: dict[str, Any]
+) -> tuple[PretrainConfig[Any, Any], Inheritance, str]:
+    """Return the settings of a pre-training that starts from another, the weights, and where they come from."""
+    run = Run(start)
+    if run.kind != "pretrain":
+        raise UserError(f"{start} is a finetuning run: give the folder of a pre-training")
+    before = config_of(run)
+    config = domain if isinstance(domain, PretrainConfig) else override(before, settings)
+    if isinstance(domain, str):
+        config = dataclasses.replace(config, domain=domain)
+    elif domain is None:
+        check_source(run, config, trust=False)
+    agent, step = load_agent(run, before, None)
+    fresh = make_agent(config, agent.spaces).state_dict()
+    for name, value in agent.state_dict().items():
+        if name not in fresh or fresh[name].shape != value.shape:
+            raise UserError(f"the weights of {start} do not fit the new settings ({name}): keep sizes such as `hidden`")
+    return config, Inheritance(agent.state_dict(), {}), f"starts from {start} at step {step:,}"
 
 
 def finetune(
@@ -478,7 +508,7 @@ def _inherited(run: Run, config: Any, agent: Agent) -> Inheritance | None:
     try:
         return run.inherited(weights_limit(agent))
     except UserError:
-        if run.checkpoints() and not (config.check_steps or config.prior_data):
+        if run.checkpoints() and (config.intrinsic or not (config.check_steps or config.prior_data)):
             return None
         raise
 

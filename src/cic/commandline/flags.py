@@ -159,6 +159,8 @@ def value_of(flag: Flag, text: str) -> Any:
         raise ArgumentTypeError(str(unknown("value", text, flag.choices)))
     if flag.kind in ("text", "path"):
         return Path(text) if flag.kind == "path" else text
+    if flag.name == "hidden" and "," in text:
+        raise ArgumentTypeError(f"all hidden layers have the same width: give one number, not {text}")
     try:
         value = number(text)
         return float(value) if flag.kind == "float" else _whole(value)

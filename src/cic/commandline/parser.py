@@ -83,7 +83,8 @@ class CommandParser(Parser):
         for flag in self.flags.values():
             if flag.positional and not given[flag.name]:
                 del given[flag.name]
-            if flag.required and flag.name not in given and "resume" not in given:  # a resumed run has its settings
+            other = {"resume", "from"} & given.keys()  # that run has its settings
+            if flag.required and flag.name not in given and not other:
                 raise UserError(f"`{self.prog}` needs {flag.spelling}: {flag.help.rstrip('.')}")
         return given
 

@@ -23,7 +23,7 @@ from cic.envs.catalogue import DOMAINS
 
 Table = dict[str, Any]
 _GROUPS = {
-    "run": "data domain runs task scratch objective preset skill at critic prior_data scale seed seeds out resume",
+    "run": "data domain runs task scratch objective preset skill at critic prior_data scale seed seeds out resume from",
     "duration": "steps data_steps warmup num_envs eval_every eval_episodes update_every log_every checkpoint_every"
     " milestones",
     "machine": "replay device threads compile quiet wandb keep_physics",

@@ -296,7 +296,8 @@ class Loop(Generic[C]):
         self.updates += 1
 
     def _store(self, segment: Segment, action: Array) -> None:
-        if self.config.normalise_obs and self.inherited is None and not segment.ending:
+        inherits = self.inherited is not None and not self.config.intrinsic
+        if self.config.normalise_obs and not inherits and not segment.ending:
             self.agent.observe(self.obs)
         physics, skill, started = self._physics(), self.skills.current, self.skills.started
         obs, reward, terminated, truncated, info = self.env.step(action)

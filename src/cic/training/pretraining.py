@@ -25,6 +25,8 @@ LIBRARY_SEED = 1  # of the random numbers that draw the library's skills
 def pretrain(loop: Pretraining) -> Script:
     """Uniform actions first, then training with the intrinsic reward, then the library."""
     config = loop.config
+    if loop.inherited is not None:
+        loop.agent.load_state_dict(loop.inherited.weights)
     states = loop.env.states()
     width = loop.agent.spaces.obs if states is None else states.shape[1]
     loop.coverage = CoverageTracker(loop.env.coverage, width, config.num_envs, from_states=states is not None)
