@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,6 +19,7 @@ from cic.learning.replay import Replay
 from cic.runs.folder import Run
 from cic.training import relabelled_replay
 from cic.training.relabelled_replay import RelabelledReplay, latest_steps
+from cic.training.reward_model import fitted, held_out_r2, standardiser
 from cic.training.settings import finetune_defaults
 
 GAMMA = 0.9
@@ -96,11 +98,69 @@ def paid(obs: Any) -> Any:
     return 1000 + 50 * np.tanh(obs[..., 0] + obs[..., 2] / 100)
 
 
+def no_action(count: int) -> Any:
+    return np.zeros((count, 1), np.float32)
+
+
+def transitions(count: int = 2_000) -> tuple[Any, Any, Any]:
+    """Independent observations and actions."""
+    rng = np.random.default_rng(1)
+    obs, next_obs = ((rng.normal(size=(count, 3)) * [1, 10, 100]).astype(np.float32) for _ in range(2))
+    return obs, rng.uniform(-1, 1, (count, 1)).astype(np.float32), next_obs
+
+
+def test_a_reward_of_the_next_state_is_predicted_from_it_alone() -> None:
+    """As before there was a guard, so that seeds stay bit-exact."""
+    steps, (obs, action, next_obs) = random_steps(), transitions()
+    known = RelabelledReplay(steps, SPACES, 2, nstep=3, gamma=GAMMA)
+    known.label(obs, action, next_obs, paid(next_obs), seed=0)
+    standardised = standardiser(steps["obs"])
+    predict = fitted(standardised(next_obs), paid(next_obs), relabelled_replay.UPDATES, 0)
+    np.testing.assert_array_equal(known.replay.reward[:-1], predict(standardised(steps["obs"][1:])).astype(np.float32))
+    assert known.r2 > 0.9
+
+
+def test_a_reward_that_depends_on_the_action_is_not_used() -> None:
+    """Half of its variance follows from the next observation."""
+    obs, action, next_obs = transitions()
+    known = RelabelledReplay(random_steps(), SPACES, 2, nstep=1, gamma=GAMMA)
+    after = np.tanh(next_obs[:, 0])
+    known.label(obs, action, next_obs, after / after.std() + action[:, 0] / action.std(), seed=0)
+    assert 0.3 < known.r2 < relabelled_replay.GOOD_R2
+    assert not known.usable
+    other = RelabelledReplay(random_steps(), SPACES, 2, nstep=1, gamma=GAMMA)
+    other.restore(known.state())
+    assert (other.r2, other.known, other.usable) == (known.r2, known.known, False)
+
+
+def test_a_noisy_reward_of_the_next_state_is_used() -> None:
+    obs, action, next_obs = transitions()
+    known = RelabelledReplay(random_steps(), SPACES, 2, nstep=1, gamma=GAMMA)
+    noise = np.random.default_rng(5).normal(size=len(obs))
+    known.label(obs, action, next_obs, np.tanh(next_obs[:, 0]) + 0.4 * noise, seed=0)
+    assert 0.3 < known.r2 < relabelled_replay.GOOD_R2
+    assert known.usable
+
+
+def test_r2_is_that_of_held_out_blocks() -> None:
+    obs, _, next_obs = transitions(400)
+    reward = paid(next_obs).astype(np.float64)
+    states = standardiser(obs)(next_obs)
+    held = np.zeros(400, np.bool_)
+    for start in range(80, 400, 100):
+        held[start : start + 20] = True
+    predicted = fitted(states[~held], reward[~held], 50, 3)(states[held])
+    expected = 1 - np.mean((reward[held] - predicted) ** 2) / np.var(reward)
+    assert held_out_r2(states, reward, 50, 3) == pytest.approx(expected, rel=1e-6)
+    assert held_out_r2(states, np.full(400, 7.0), 50, 3) == 1.0
+
+
 def test_rewards_are_what_the_labels_say_of_the_next_observation() -> None:
     steps, rng = random_steps(), np.random.default_rng(1)
     known = RelabelledReplay(steps, SPACES, 2, nstep=3, gamma=GAMMA)
     seen = (rng.normal(size=(3_000, 3)) * [1, 10, 100]).astype(np.float32)
-    known.label(seen, paid(seen), seed=0)
+    known.label(seen[::-1], no_action(3_000), seen, paid(seen), seed=0)
+    assert known.usable
     starts = np.flatnonzero(known.replay.valid)
     batch = known.replay.gather(starts)
     expected = sum(GAMMA**i * paid(steps["obs"][starts + i + 1]) for i in range(3))
@@ -112,16 +172,17 @@ def test_rewards_are_what_the_labels_say_of_the_next_observation() -> None:
 def test_a_constant_reward_is_that_constant_and_numbers_that_are_none_are_left_out() -> None:
     known = RelabelledReplay(random_steps(), SPACES, 2, nstep=1, gamma=GAMMA)
     seen = np.zeros((10, 3), np.float32)
-    known.label(seen, np.where(np.arange(10) < 3, np.nan, 7.0), seed=0)
+    known.label(seen, no_action(10), seen, np.where(np.arange(10) < 3, np.nan, 7.0), seed=0)
     np.testing.assert_allclose(known.replay.reward[:-1], 7.0)
-    known.label(np.zeros((20, 3), np.float32), np.full(20, np.nan), seed=0)
+    known.label(*[np.zeros((20, 3), np.float32)] * 3, np.full(20, np.nan), seed=0)
     np.testing.assert_allclose(known.replay.reward[:-1], 7.0)
 
 
 def test_it_is_told_anew_when_half_as_much_again_is_known() -> None:
     known = RelabelledReplay(random_steps(), SPACES, 2, nstep=1, gamma=GAMMA)
     assert known.due(1)
-    known.label(np.zeros((100, 3), np.float32), np.zeros(100, np.float32), seed=0)
+    zeros = np.zeros((100, 3), np.float32)
+    known.label(zeros, no_action(100), zeros, np.zeros(100, np.float32), seed=0)
     assert not known.due(149)
     assert known.due(150)
 
@@ -207,3 +268,27 @@ def test_from_scratch_there_is_nothing_to_take(tmp_path: Path) -> None:
         for share in (0.0, 0.5)
     ]
     assert runs[0].result["returns"] == runs[1].result["returns"]
+
+
+class Costly(gymnasium.Env[Any, Any]):
+    """A reward on the action, which no observation shows."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return self.np_random.uniform(-1, 1, 3).astype(np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return self.np_random.uniform(-1, 1, 3).astype(np.float32), -float(action[0]), False, False, {}
+
+
+def test_a_finetuning_reports_that_it_does_not_use_the_data(tmp_path: Path) -> None:
+    cic.register_env("costly", lambda: gymnasium.wrappers.TimeLimit(Costly(), 20))
+    run = cic.pretrain("costly", out=tmp_path / "run", steps=200, **SMALL).path
+    with pytest.warns(UserWarning, match="the finetuning continues without pre-training data"):
+        tuned = cic.finetune(run, "costly", out=tmp_path / "tuned", steps=260, warmup=200, prior_data=0.5, **SMALL)
+    assert tuned.result["prior/share"] == 0
+    assert tuned.result["prior/r2"] < 0.9
+    assert '"prior/r2"' in (tmp_path / "tuned" / "metrics.jsonl").read_text()

@@ -16,7 +16,7 @@ prior_data selection skill task
 data data_steps reward_formula states
 finalists search search_steps search_value trial_skip trial_steps
 action_repeat auxiliary encoder_gradients encoding frame_stack image_features image_size objective_keys pixels shift
-at out quiet resume run runs scratch seeds trust
+at out quiet resume run runs scratch seeds start trust
 """
 RUN_SETTINGS = frozenset(_NAMES.split())
 """The settings of runs, of pre-training, finetuning, offline training and the skill search, and the arguments of the

@@ -400,12 +400,22 @@ class Replay:
 
         The reward is the environment's own, or that of the task with this index.
         """
+        at, after = self._recent_records(steps)
+        reward = self.reward if task is None else self.task_rewards[:, task]
+        return self.observations(after), reward[at, None]
+
+    def recent_steps(self, steps: int) -> tuple[Array, Array, Array, Array]:
+        """Return (obs, action, next_obs, reward) of the same steps as `recent`, with the environment's own reward."""
+        at, after = self._recent_records(steps)
+        return self.observations(at), self.action[at], self.observations(after), self.reward[at, None]
+
+    def _recent_records(self, steps: int) -> tuple[Integers, Integers]:
+        """The records of up to `steps` latest steps of each environment, and of their next observations."""
         rows = [self.records_of(env, steps + 1) for env in range(self.num_envs)]
         at = np.concatenate([row[:-1] for row in rows])
         after = np.concatenate([row[1:] for row in rows])
         inside = ~self.episode_end[at]
-        reward = self.reward if task is None else self.task_rewards[:, task]
-        return self.observations(after[inside]), reward[at[inside], None]
+        return at[inside], after[inside]
 
     def latest(self, steps: int) -> Array:
         """Return the observations of each environment's latest `steps` steps, with final observations."""

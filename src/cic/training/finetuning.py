@@ -8,6 +8,7 @@ finetuned policy act without noise from the same initial states.
 from __future__ import annotations
 
 import copy
+import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -75,7 +76,11 @@ def finetune(loop: Finetuning) -> Script:
     if kept["kept"] == "skill" and skill_actor is not None:
         loop.agent.learner.actor.load_state_dict(skill_actor.state_dict())
     returns = _evaluate(loop, skill)
-    return {"task": config.task, "return": float(np.mean(returns)), "returns": returns, "skill": skill.tolist()} | kept
+    return (
+        {"task": config.task, "return": float(np.mean(returns)), "returns": returns, "skill": skill.tolist()}
+        | kept
+        | batches.metrics()
+    )
 
 
 # ---- pre-trained parts ----------------------------------------------------------------------------------------
@@ -119,10 +124,31 @@ class TaskBatches:
         if self.prior is None:
             return replay.sample(size, rng)
         if self.prior.due(len(replay)):
-            obs, reward = replay.recent(self.loop.step + self.config.num_envs)
-            self.prior.label(obs, reward[:, 0], self.config.seed)
-        borrowed = round(self.share * size)
+            self._label(self.prior)
+        borrowed = round(self.share * size) if self.prior.usable else 0
+        if not borrowed:
+            return replay.sample(size, rng)
         return _concatenated(replay.sample(size - borrowed, rng), self.prior.sample(borrowed, rng))
+
+    def _label(self, prior: RelabelledReplay) -> None:
+        """Predict the rewards of the pre-training data, log how well, and warn if they cannot be used."""
+        loop, before = self.loop, prior.usable
+        obs, action, next_obs, reward = loop.replay.recent_steps(loop.step + self.config.num_envs)
+        prior.label(obs, action, next_obs, reward[:, 0], self.config.seed)
+        loop.write_metrics(self.metrics())
+        if before and not prior.usable:
+            warnings.warn(
+                f"the reward depends on the action: the next observation explains {prior.r2:.0%} of the variance of "
+                "held-out rewards, with the action much more; the finetuning continues without pre-training data "
+                f"(step {loop.step:,})",
+                stacklevel=2,
+            )
+
+    def metrics(self) -> dict[str, float]:
+        """How well rewards are predicted, and the share of pre-training data in each batch."""
+        if self.prior is None:
+            return {}
+        return {"prior/r2": self.prior.r2, "prior/share": self.share if self.prior.usable else 0.0}
 
     def state(self) -> Arrays:
         return self.prior.state() if self.prior else {}

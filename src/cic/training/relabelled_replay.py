@@ -2,8 +2,9 @@
 from it.
 
 A regression on the observations and rewards of the finetuning predicts the reward of every pre-training step. Rewards
-are re-predicted whenever the labelled data grows by 50 %. The reward must be a function of the observation; what the
-observation does not determine is lost.
+are re-predicted whenever the labelled data grows by 50 %. What the next observation does not determine is lost, and a
+lost cost of actions harms. So the data are not used until the next prediction if the regression explains less than
+`GOOD_R2` of the variance of held-out rewards, and one on (s, a, s') leaves at most half as much unexplained.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ import numpy.typing as npt
 from cic.core.errors import UserError
 from cic.core.types import Array, Batch, Spaces
 from cic.learning.replay import Replay
-from cic.training.reward_model import fitted, standardiser
+from cic.training.reward_model import fitted, held_out_r2, standardiser
 
 Arrays = dict[str, npt.NDArray[Any]]
 
 SHARE = 0.5  # default share of each batch
 LATEST = 300_000  # pre-training steps that a finetuning keeps
 UPDATES = 1_000  # of the regression
+GOOD_R2 = 0.9  # held-out R² from which the next observation is enough to predict rewards (results/prior-data)
 GROWTH = 1.5  # growth of the labelled data after which rewards are re-predicted
 
 
@@ -59,28 +61,40 @@ class RelabelledReplay:
         self._standardised = standardiser(steps["obs"])
         self.known = 0
         """Labelled steps that the predicted rewards were fitted to."""
+        self.r2 = 1.0
+        """Held-out R² of the predicted rewards."""
+        self.usable = True
+        """Whether the predicted rewards are good enough to learn from."""
 
     def due(self, steps: int) -> bool:
         """Whether the labelled data has grown so much that rewards should be re-predicted."""
         return steps >= GROWTH * self.known
 
-    def label(self, obs: Array, reward: Array, seed: int) -> None:
-        """Predict the rewards of all steps from observations (N, obs) and their rewards (N,)."""
+    def label(self, obs: Array, action: Array, next_obs: Array, reward: Array, seed: int) -> None:
+        """Predict the rewards of all steps from transitions (N, …) with rewards (N,)."""
         self.known = len(obs)
         usable = np.isfinite(reward)
         if not usable.any():
             return
-        predict = fitted(self._standardised(obs[usable]), reward[usable], UPDATES, seed)
+        reward, after = reward[usable], self._standardised(next_obs[usable])
+        self.r2 = held_out_r2(after, reward, UPDATES, seed)
+        self.usable = True
+        if self.r2 < GOOD_R2:
+            whole = np.concatenate([self._standardised(obs[usable]), action[usable], after], axis=1)
+            self.usable = 1 - held_out_r2(whole, reward, UPDATES, seed) > (1 - self.r2) / 2
+        predict = fitted(after, reward, UPDATES, seed)
         self.replay.reward[:-1] = predict(self._standardised(self.replay.obs[1:]))  # of the next observation
 
     def sample(self, batch: int, rng: np.random.Generator) -> Batch:
         return self.replay.sample(batch, rng)
 
     def state(self) -> Arrays:
-        return {"prior_reward": self.replay.reward, "prior_known": np.array([self.known])}
+        numbers = {"prior_known": np.array([self.known]), "prior_r2": np.array([self.r2])}
+        return {"prior_reward": self.replay.reward, "prior_usable": np.array([self.usable])} | numbers
 
     def restore(self, arrays: Arrays) -> None:
         self.replay.reward[:], self.known = arrays["prior_reward"], int(arrays["prior_known"][0])
+        self.r2, self.usable = float(arrays["prior_r2"][0]), bool(arrays["prior_usable"][0])
 
 
 def _require_steps(steps: Arrays, spaces: Spaces) -> None:

@@ -15,6 +15,7 @@ from cic.learning.seeding import seeded
 
 Doubles = npt.NDArray[np.float64]
 Rows = npt.NDArray[Any]
+BLOCK = 20  # neighbouring rows that are held out together
 CHUNK = 50_000  # rows that are predicted together
 
 
@@ -45,6 +46,20 @@ def fitted(states: Rows, rewards: Rows, updates: int, seed: int, networks: int =
         return np.asarray(middle + spread * predicted.numpy().reshape(asked.shape[:-1]), np.float64)
 
     return predict
+
+
+def held_out_r2(states: Rows, rewards: Rows, updates: int, seed: int) -> float:
+    """Return R² on rows that the regression was not fitted to: 1 − their mean squared error / variance of all rewards.
+
+    Every fifth block of `BLOCK` rows is held out: neighbouring rows are alike, so single rows would make it too large.
+    A constant reward has R² = 1.
+    """
+    held = np.arange(len(states)) // BLOCK % 5 == 4
+    rewards = rewards.astype(np.float64)
+    if not held.any() or np.ptp(rewards) <= 1e-9 * np.abs(rewards).max():
+        return 1.0
+    predicted = fitted(states[~held], rewards[~held], updates, seed)(states[held])
+    return float(1 - np.square(rewards[held] - predicted).mean() / rewards.var())
 
 
 def _least_squares(x: Tensor, y: Tensor, updates: int) -> Callable[[Tensor], Tensor]:
