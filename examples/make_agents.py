@@ -93,9 +93,7 @@ def score(agent: Path) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "agents", nargs="*", default=list(COMMANDS), choices=list(ALL), help="which of them; by default those that ship"
-    )
+    parser.add_argument("agents", nargs="*", default=list(COMMANDS), help=f"of {', '.join(ALL)}; by default what ships")
     parser.add_argument("--runs", type=Path, default=Path("runs/agents"), help="where the whole run folders go")
     parser.add_argument("--out", type=Path, default=FOLDER, help="where the agents go")
     given = parser.parse_args()

@@ -395,7 +395,8 @@ def _prompt_source(run: Run, config: FinetuneConfig[Any, Any], given: FinetuneSe
         raise UserError(f"{run.path} has no replay buffer: set `prior_data=0`, or finetune the pre-training itself")
     agent, _ = load_agent(run, config, None)
     inherited = run.inherited(weights_limit(agent))
-    assert inherited is not None
+    if inherited is None:
+        raise UserError(f"{run.path} does not contain the pre-trained weights: give the folder of the pre-training")
     return _Source(agent, Inheritance(inherited.weights, inherited.library, None), config, config.pretrain_steps)
 
 

@@ -12,6 +12,7 @@ from open_page import OpenPage, wait_until
 
 import cic
 from cic.core.errors import UserError
+from cic.core.formula_reward import FormulaReward
 from cic.explore import AgentPool, ExploreOptions, Explorer
 from cic.explore.background_finetuning import BackgroundFinetuning
 from cic.explore.steering import completions
@@ -81,6 +82,17 @@ def test_a_wrong_name_gets_suggestions_and_changes_nothing(explorer: Explorer, p
     wait_until(lambda: shown(page, ">2 * away</button>"))
     assert np.array_equal(viewer.panel.simulation.skill, before)
     assert viewer.panel.prompt == ""
+
+
+def test_a_reward_that_is_not_finite_everywhere_leaves_gaps(explorer: Explorer, page: OpenPage) -> None:
+    (viewer,) = explorer.viewers
+    simulation = viewer.panel.simulation
+    page.set("prompt", "x")
+    wait_until(lambda: viewer.panel.prompt == "x")
+    viewer.do(lambda: setattr(simulation, "reward", FormulaReward("sqrt(-1 - abs(x))", simulation.quantities, 4)))
+    wait_until(lambda: len(simulation.traces.get("prompt", ())) and np.isnan(simulation.traces["prompt"][-1]))
+    steps = simulation.steps
+    wait_until(lambda: simulation.steps > steps)
 
 
 def test_a_behaviour_is_a_prompt(explorer: Explorer, page: OpenPage) -> None:

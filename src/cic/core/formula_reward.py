@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,13 @@ Observations = npt.NDArray[np.floating[Any]]
 def quantity_values(quantities: Quantities, obs: Observations) -> dict[str, Floats]:
     """The value of each quantity at observations (N, obs)."""
     entries = _entries(obs)
-    return {quantity.name: _evaluate(parse(quantity.formula), entries) for quantity in quantities}
+    return {quantity.name: _evaluate(_parsed(quantity.formula), entries) for quantity in quantities}
+
+
+@lru_cache(maxsize=1_024)
+def _parsed(text: str) -> Expression:
+    """The formula of a quantity, which is needed at every step."""
+    return parse(text)
 
 
 def _entries(obs: Observations) -> dict[str, Floats]:

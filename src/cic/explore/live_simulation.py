@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 
 import numpy as np
 import numpy.typing as npt
 
+from cic.core.errors import UserError
 from cic.core.formula_reward import FormulaReward, quantity_values
 from cic.core.named_quantities import Quantities
 from cic.core.types import Array
@@ -88,7 +90,8 @@ class LiveSimulation:
         values = quantity_values(self.quantities, self._obs[:1])
         seen = {f"quantity/{name}": float(value[0]) for name, value in values.items()}
         if self.reward is not None:
-            seen["prompt"] = float(self.reward(self._obs[:1])[0])
+            with contextlib.suppress(UserError):  # not finite at this state: a gap in the plot
+                seen["prompt"] = float(self.reward(self._obs[:1])[0])
         return seen
 
     @property
