@@ -345,6 +345,21 @@ def test_objective_keys_select_what_the_objective_sees() -> None:
         make_encoder(Spaces(3, 2), EncoderConfig(auxiliary="curl"))
 
 
+def test_inputs_of_the_policy_are_features_and_the_skill() -> None:
+    agent = image_agent("diayn", objective_keys=("speed",))
+    batch = batches(agent, 1)[0]
+    given = agent.policy_batch(batch)
+    expected = torch.cat([agent.encoder(batch.next_obs), batch.skill], dim=1)
+    torch.testing.assert_close(given.next_obs, expected)
+    cls = get_objective("diayn")
+    config = get_learner("ddpg").Config(hidden=8, batch=6)
+    plain = build_agent(Spaces(3, 2), "diayn", cls.Options(), "ddpg", config, normalise_obs=True)
+    obs = torch.arange(18.0).reshape(6, 3)
+    plain.observe(obs.numpy())
+    state = batch._replace(obs=obs, next_obs=obs, action=torch.zeros(6, 2), skill=torch.eye(16)[:6], extras={})
+    torch.testing.assert_close(plain.policy_batch(state).obs[:, :3], (obs - obs.mean(0)) / obs.std(0, correction=0))
+
+
 # ---- CURL ------------------------------------------------------------------------------------------------------
 
 
@@ -450,6 +465,7 @@ def test_ignored_keys_are_reported_and_prior_data_is_refused(tmp_path: Path) -> 
     settings: dict[str, Any] = {"scale": "smoke", "steps": 110, "quiet": True}
     run = cic.pretrain("grid_dict", "diayn", objective_keys=("speed",), out=tmp_path / "run", **settings)
     assert cic.load(run.path).objective.spaces.obs == 2
+    assert cic.doctor(run.path, steps=4).findings
     with pytest.raises(UserError, match="contains images, which only the run itself can use"):
         Run(run.path).replay()
     with pytest.raises(UserError, match="prior_data is not available for images"):

@@ -168,7 +168,7 @@ class Agent(nn.Module):
         batch = self._features(batch, extras=intrinsic)
         if intrinsic:
             batch = batch._replace(reward=self.objective.reward(self._seen(batch, detached=True)))
-        metrics |= self.learner.update(self._policy_batch(batch), self.generator, actor=actor)
+        metrics |= self.learner.update(self._policy_inputs(batch), self.generator, actor=actor)
         metrics["reward/intrinsic" if intrinsic else "reward/task"] = batch.reward.mean()
         metrics["reward/std"] = batch.reward.std(dim=0).mean()
         return metrics
@@ -251,7 +251,11 @@ class Agent(nn.Module):
             metrics |= state_of_representation(self.objective, seen) | self.objective.diagnose(seen)
         return metrics
 
-    def _policy_batch(self, batch: Batch) -> Batch:
+    def policy_batch(self, batch: Batch) -> Batch:
+        """Replace the observations of a batch by the input of actor and critic."""
+        return self._policy_inputs(self._features(batch, extras=False))
+
+    def _policy_inputs(self, batch: Batch) -> Batch:
         """Replace features by the input of actor and critic."""
         obs = self.objective.policy_input(batch.obs, batch.skill)
         return batch._replace(obs=obs, next_obs=self.objective.policy_input(batch.next_obs, batch.skill))

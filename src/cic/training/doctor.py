@@ -25,7 +25,7 @@ from cic.runs.folder import Run
 from cic.runs.records import read_run
 from cic.runs.untrusted import plain
 from cic.training import validity
-from cic.training.evaluation import Coverage
+from cic.training.evaluation import Coverage, states_of
 from cic.training.loading import check_source, chosen_skill, config_of, load_agent
 from cic.training.skill_variance import explained
 
@@ -141,17 +141,14 @@ def _play(
     nstep = needs.nstep or learning.nstep
     replay = Replay(agent.spaces, skills.shape[1], 2 * count * (steps + nstep), count, nstep, learning.gamma)
     obs, _ = env.reset(seed=[seed + start for _ in range(SKILLS) for start in range(STARTS)])
-    paths, total = [obs.copy()], 0.0
+    paths, total = [states_of(env, obs).copy()], 0.0
     for _ in range(steps):
-        if policy is None:
-            action = rng.uniform(-1, 1, (count, agent.spaces.action)).astype(np.float32)
-        else:
-            action = policy.act(obs, skills)
+        action = agent.spaces.random_actions(count, rng) if policy is None else policy.act(obs, skills)
         later, reward, terminated, truncated, _ = env.step(action)
         replay.add(obs, skills, action, reward, terminated)
         total += float(reward.sum())
         obs = later
-        paths.append(obs.copy())
+        paths.append(states_of(env, obs).copy())
         if (done := terminated | truncated).any():
             replay.finish(obs, done)
             obs, _ = env.reset(options={"reset_mask": done})
@@ -175,7 +172,7 @@ def _numbers(
     numbers["reward/intrinsic" if config.intrinsic else "reward/task"] = float(reward.mean())
     numbers["reward/std"] = float(reward.std(dim=0).mean())
     with torch.no_grad():
-        given = agent._policy_batch(batch)
+        given = agent.policy_batch(batch)
         numbers["critic/q"] = float(agent.learner.critic(given.obs, given.action, given.skill).mean())
     return numbers, float(_reward_of(agent, random).mean()) if config.intrinsic else math.nan
 

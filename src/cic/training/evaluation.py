@@ -74,7 +74,7 @@ def rollout(
     rewards: dict[str, list[npt.NDArray[np.float64]]] = {}
     lengths = np.zeros(env.num_envs, np.int64)
     alive = np.ones(env.num_envs, np.bool_)
-    seen = [[row] for row in _kept(env, obs).copy()] if keep or watch else []
+    seen = [[row] for row in states_of(env, obs).copy()] if keep or watch else []
     states = [[row] for row in env.physics()] if watch else []
     if at_step is not None:
         at_step(0)
@@ -88,7 +88,7 @@ def rollout(
                 rewards.setdefault(task, []).append(np.where(alive, value, 0.0))
         lengths[alive] += 1
         if seen:
-            physics, kept = env.physics() if watch else None, _kept(env, obs)
+            physics, kept = env.physics() if watch else None, states_of(env, obs)
             for copy in np.flatnonzero(alive):
                 seen[copy].append(kept[copy].copy())
                 if physics is not None:
@@ -115,7 +115,7 @@ def rollout(
     )
 
 
-def _kept(env: Environment, obs: Array) -> Array:
+def states_of(env: Environment, obs: Array) -> Array:
     """The observations, or the states behind images."""
     states: Array | None = env.states() if hasattr(env, "states") else None
     return obs if states is None else states
