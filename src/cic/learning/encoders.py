@@ -156,13 +156,17 @@ def shift_images(pixels: Tensor, part: Part, most: int, generator: torch.Generat
     channels, height, width = part.image
     last = channels // part.frames if part.channels_last else 1
     images = pixels.reshape(-1, channels // last, height, width, last)
-    count, device = len(images), pixels.device
-    by = torch.randint(-most, most + 1, (2, count, 1), generator=generator, device=device)
-    rows = (torch.arange(height, device=device) + by[0]).clamp(0, height - 1)[:, None, :, None]
-    columns = (torch.arange(width, device=device) + by[1]).clamp(0, width - 1)[:, None, None, :]
-    at = torch.arange(count, device=device)[:, None, None, None]
-    stack = torch.arange(images.shape[1], device=device)[None, :, None, None]
-    return images[at, stack, rows, columns].reshape(count, part.size)
+    by = torch.randint(0, 2 * most + 1, (2, len(images)), generator=generator, device=pixels.device).tolist()
+    padded = _repeat_border(_repeat_border(images, 2, most), 3, most)
+    shifted = [one[:, y : y + height, x : x + width] for one, y, x in zip(padded, *by, strict=True)]
+    return torch.stack(shifted).reshape(len(images), part.size)
+
+
+def _repeat_border(images: Tensor, axis: int, count: int) -> Tensor:
+    """Repeat the first and the last entry of an axis; `torch.nn.functional.pad` cannot pad uint8 this way."""
+    first, last = (images.narrow(axis, at, 1) for at in (0, images.shape[axis] - 1))
+    border = [one.expand(*(count if index == axis else -1 for index in range(images.ndim))) for one in (first, last)]
+    return torch.cat([border[0], images, border[1]], dim=axis)
 
 
 class PartEncoder(Encoder):
