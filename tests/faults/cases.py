@@ -16,7 +16,7 @@ from cic import api
 from cic.runs import jsonl_log, storage
 
 from .folders import contents, newest, stopped
-from .processes import FINE, End, live
+from .processes import FINE, SECONDS, End, live
 
 Rng = np.random.Generator
 
@@ -43,6 +43,8 @@ class Case:
     here: bool = False
     """Whether the run is started with `--out .` in a folder of the user's, with hidden folders of their own."""
 
+    seconds: float = SECONDS
+    """How long a process may take."""
     _made: bool = False
 
     @property
@@ -73,7 +75,7 @@ class Case:
                 fault()
             self.go()
 
-        return live(action, self.home / "said")
+        return live(action, self.home / "said", self.seconds)
 
     def stop(self) -> None:
         stopped(self.scenario.reference, self.path)

@@ -14,6 +14,9 @@ from .cases import OPERATIONS, Case, Scenario, sentence
 from .folders import newest, pretrain
 from .processes import FINE, STOPPED, at_event, at_operation, kill, live
 
+COMPILING = 600.0
+"""Seconds that a run may take which compiles its updates, also on a busy machine."""
+
 
 def killed_at_any_moment(case: Case) -> str:
     """SIGKILL at a random call, up to three times in the life of a run."""
@@ -72,10 +75,10 @@ def compiled(case: Case) -> str:
 
     scenario = Scenario("compiled", reference, start, 1)
     if not reference.exists():
-        first = live(lambda: start(reference), case.home / "said", 300)
+        first = live(lambda: start(reference), case.home / "said", COMPILING)
         if wrong := sentence(first, FINE):
             return wrong
-    own = Case(scenario, case.home, case.rng)
+    own = Case(scenario, case.home, case.rng, seconds=COMPILING)
     number = int(case.rng.integers(2, 20))
     killed = own.live(lambda: at_operation(storage, "save_arrays", number, lambda *_: kill(), "after"))
     return sentence(killed, FINE, -signal.SIGKILL) or own.to_the_end()
