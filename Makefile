@@ -56,7 +56,8 @@ generated: $(STAMP) ## update generated files: the table behind --help, the refe
 	$(BIN)/python tests/document_blocks.py
 
 docs: $(STAMP)   ## build the documentation into site/
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo 'site/index.html; with search: $(BIN)/python -m http.server -d site'
 
 # `make lock UPGRADE=--upgrade` upgrades all packages, `UPGRADE='--upgrade-package ruff'` only one.
 # dm_control is added here because pyproject.toml requires it only below Python 3.13.

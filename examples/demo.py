@@ -88,14 +88,14 @@ def main() -> None:
     print(line("mean", *(f"{value:.0f}" for value in means)))
     ahead = sum(tuned > scratch for _, tuned, scratch in rows)
     print(
-        "   What to see: skills were found without any reward, and yet the best of them, as it is (skill alone), does\n"
-        f"   well at tasks that it was never told of. With {BUDGET['steps']:,} steps to choose one and learn on from it"
-        f" the return\n   is {means[1]:.0f}; without skills it is {means[2]:.0f} after as many. Skills are ahead in"
-        f" {ahead} of {len(rows)} tasks."
+        f"   The skills were learned without any reward. The selected skill alone reaches {means[0]:.0f}.\n"
+        f"   After {BUDGET['steps']:,} steps, which include the selection, the finetuned policy has {means[1]:.0f} and"
+        f" the policy\n   from scratch {means[2]:.0f}. Finetuning a skill is better in {ahead} of {len(rows)} tasks."
     )
 
     drawn = cic.skills(skills.path, count=24, choose="random", starts=1, compare=0, out=given.out, video=False)
-    print(f"3. Where 24 random skills go from one place, after {time.monotonic() - began:.0f} s: {drawn.files[1]}")
+    print(f"3. Paths of 24 random skills from one initial state: {drawn.files[1]}")
+    print(f"   The demo took {time.monotonic() - began:.0f} s.")
 
 
 if __name__ == "__main__":

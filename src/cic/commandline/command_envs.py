@@ -23,7 +23,7 @@ def run(given: NoArguments) -> None:
     print_table(["task", "obs", "action", "steps", "expert"], rows)
     if own_names():
         print("The task of an environment of your own has the name of the environment.")
-    print("A domain alone (walker) is reward-free. gymnasium:ID takes any Gymnasium environment with Box actions.")
+    print("A domain alone (walker) is reward-free. gymnasium:ID is any Gymnasium environment.")
 
 
 def _own_row(name: str) -> list[str] | None:

@@ -30,8 +30,13 @@ def run(given: SweepArguments) -> int:
         return 0
     plan = sweep_plan(given.file, given.grid)
     if given.plan is not None:
+        if given.file is None:
+            from cic.sweep.resolve import resolve
+
+            resolve(plan)  # refuses unknown methods, domains and settings before the plan is written
         plan.write(given.plan)
-        print(f"{given.plan}: {len(plan.runs)} runs; `cic sweep {given.plan} --out FOLDER` runs them")
+        count = len(plan.runs)
+        print(f"{given.plan}: {count} run{'s' * (count != 1)}; `cic sweep {given.plan} --out FOLDER` executes the plan")
         return 0
     if given.dry_run:
         print(sweep_cost(plan, given.options).text())

@@ -65,6 +65,8 @@ def _import(name: str) -> str:
         return name
     if not path.is_file():
         raise UserError(f"cannot import {name}: there is no such file")
+    if path.suffix != ".py":
+        raise UserError(f"cannot import {name}: it is not a Python file, whose name ends in .py")
     path = path.resolve()
     known = sys.modules.get(path.stem)
     if known is not None and getattr(known, "__file__", None) == str(path):

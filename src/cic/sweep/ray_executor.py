@@ -137,7 +137,9 @@ class RayExecutor(Executor):
 
 def _reason(error: Exception) -> str:
     if "No module named 'cic" in str(error):
-        return f"it lacks the package cic: install it on every node (pip install 'cic[sweep]=={__version__}')"
+        return (
+            f"it lacks the package cic: install version {__version__} on every node (pip install '.[sweep]' in a clone)"
+        )
     cause = getattr(error, "cause", None) or error
     return str(cause).strip().splitlines()[-1]
 

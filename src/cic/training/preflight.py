@@ -116,10 +116,9 @@ def _size(count: int) -> str:
 
 def check_device(device: str) -> None:
     """Refuse a device that this machine does not have."""
+    if device.partition(":")[0] not in _KNOWN_DEVICES:
+        raise UserError(f'the device "{device}" cannot be used here: choose cpu or cuda')
     try:
-        known = torch.device(device).type in _KNOWN_DEVICES
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise UserError(f'the device "{device}" cannot be used here: {str(error).splitlines()[0]}') from None
-    if not known:
-        raise UserError(f'the device "{device}" cannot be used here: choose cpu or cuda')
