@@ -64,7 +64,7 @@ def test_there_are_tables_and_no_run_folders() -> None:
     """Without what results/.gitignore names."""
     files = [path for path in RESULTS.rglob("*") if path.is_file() and "runs" not in path.parts]
     files = [path for path in files if path.suffix not in (".pdf", ".html", ".tex")]
-    assert len(STUDIES) == 13
+    assert len(STUDIES) == 14
     assert [path for path in files if path.name in ("config.json", "metrics.jsonl")] == []
     assert [path for path in files if path.stat().st_size > 1_000_000] == []
 
@@ -151,6 +151,13 @@ def test_learners() -> None:
     runs = study("learners")
     means = [np.mean([r.score for r in runs if r.config["learner"] == name]) for name in ("ddpg", "td3", "sac")]
     assert [round(mean) for mean in means] == [762, 694, 430]
+
+
+def test_offline() -> None:
+    """774 after 30,000 updates without an environment step, seed 100."""
+    (run,) = study("offline")
+    assert (run.method, run.seed, run.step, round(run.score)) == ("offline-td3", 100, 30_000, 774)
+    assert round(last(run, "eval/return")) == 774
 
 
 def test_methods() -> None:
