@@ -9,6 +9,7 @@ Files are read with `allow_pickle=False`, so nothing in them is executed.
 
 from __future__ import annotations
 
+import io
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -51,7 +52,9 @@ def read_exorl(folder: Path | str, steps: int | None = None) -> Iterator[Episode
     files, found = find_episodes(Path(folder)), 0
     with ThreadPoolExecutor(_THREADS) as pool:
         for first in range(0, len(files), _FILES_AT_ONCE):
-            for episode in pool.map(read_episode, files[first : first + _FILES_AT_ONCE]):
+            chunk = files[first : first + _FILES_AT_ONCE]
+            for file, content in zip(chunk, pool.map(_decompressed, chunk), strict=True):
+                episode = _parsed(file, content)
                 yield episode
                 found += len(episode)
                 if steps is not None and found >= steps:
@@ -60,17 +63,36 @@ def read_exorl(folder: Path | str, steps: int | None = None) -> Iterator[Episode
 
 def read_episode(file: Path) -> Episode:
     """Read one file; raise a `UserError` if it is damaged or is not an episode."""
+    return _parsed(file, _decompressed(file))
+
+
+def _decompressed(file: Path) -> dict[str, bytes]:
+    """The members of a file by name. Threads do this part alone: NumPy parses headers with `ast`, which is not safe in
+    several threads of Python 3.11."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return {name: archive.read(name) for name in archive.namelist()}
+    except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        raise _unreadable(file, error) from None
+
+
+def _parsed(file: Path, content: dict[str, bytes]) -> Episode:
     parts = file.stem.split("_")
     if len(parts) != 3 or not (parts[2].isascii() and parts[2].isdigit()) or int(parts[2]) < 1:
         raise UserError(f"{file} is not an episode of ExORL: its name must be <word>_<index>_<length>.npz")
     try:
-        with np.load(file, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-        raise UserError(
-            f"{file} cannot be read as an episode ({_first_line(error)}): delete the file or download it again"
-        ) from None
+        arrays = {
+            name.removesuffix(".npy"): np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+            for name, data in content.items()
+        }
+    except (ValueError, EOFError) as error:
+        raise _unreadable(file, error) from None
     return _episode(arrays, int(parts[2]), file)
+
+
+def _unreadable(file: Path, error: Exception) -> UserError:
+    reason = _first_line(error)
+    return UserError(f"{file} cannot be read as an episode ({reason}): delete the file or download it again")
 
 
 def _first_line(error: Exception) -> str:
