@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+from pathlib import Path
+from unittest import mock
+
+import gymnasium
 import numpy as np
 import pytest
 
 import cic
+from cic.core.errors import UserError
 from cic.explore.live_plots import aligned
 from cic.explore.live_simulation import LiveSimulation, body_size
 from cic.explore.loaded_agent import LoadedAgent, load_agent
 from cic.explore.panel import AgentPanel
+from cic.explore.skill_map import make_map
 
 
 @pytest.fixture(scope="module")
@@ -94,3 +100,34 @@ def test_lines_of_two_agents_share_their_steps() -> None:
     assert first.tolist() == [1, 2, 3, 3]
     assert second.tolist() == [0, 0, 0, 2]
     assert [len(part) for part in aligned([(np.zeros(0), np.zeros(0))])] == [1, 1]
+
+
+@pytest.mark.parametrize("domain", ["gridworld", "gymnasium:CartPole-v1"])
+def test_an_environment_without_a_mujoco_model_is_shown_by_its_pictures(domain: str, tmp_path: Path) -> None:
+    pytest.importorskip("pygame") if domain.startswith("gymnasium") else None
+    run = cic.pretrain(domain, scale="smoke", out=tmp_path / "run", quiet=True)
+    agent = load_agent(str(run.path))
+    panel = AgentPanel(agent, agent.first_skill(0), seed=0)
+    scene = mock.Mock()
+    panel.add_to_scene(scene, "scene", np.zeros(3), None)
+    first = scene.add_image.call_args.args[1]
+    assert first.dtype == np.uint8
+    assert first.ndim == 3
+    for _ in range(10):
+        panel.advance(0.06)
+        panel.draw(follow=True)
+    shown = scene.add_image.return_value.image
+    assert shown is panel.simulation.picture
+    assert not np.array_equal(shown, first)
+    assert not panel.on_floor
+    panel.close()
+    made = make_map(agent, count=8, steps=5)
+    assert np.isfinite(made.places).all()
+
+
+def test_an_environment_that_cannot_be_drawn_gives_one_message(tmp_path: Path) -> None:
+    cic.register_env("undrawable", lambda: gymnasium.make("Pendulum-v1"))
+    run = cic.pretrain("undrawable", scale="smoke", out=tmp_path / "run", quiet=True)
+    agent = load_agent(str(run.path), trust=True)
+    with pytest.raises(UserError, match=r"render_mode=.rgb_array"):
+        AgentPanel(agent, agent.first_skill(0), seed=0)

@@ -23,17 +23,24 @@ MAX_STEPS = 300
 """Number of last steps in plots, and in the paths of methods that need whole paths."""
 
 
+PICTURE_SECONDS = 0.05
+"""Time that a step takes on the page, in environments without a MuJoCo model."""
+
+
 class LiveSimulation:
     """Used only by the thread of one viewer."""
 
     def __init__(self, agent: LoadedAgent, skill: Array, seed: int) -> None:
         self.agent, self.skill, self.seed = agent, skill, seed
         self.env = agent.make_env(seed=seed)
+        if self.env.model is None:
+            self.env.close()
+            self.env = agent.make_env(seed=seed, pictures=True)
         try:
-            if self.env.model is None:
-                self.env.poses()  # raises an error with the reason
-            self.seconds = self.env.step_seconds
+            self.seconds = PICTURE_SECONDS if self.env.model is None else self.env.step_seconds
             self.tasks = self.env.tasks or ("reward",)
+            self.poses: Poses | None = None
+            self.picture: npt.NDArray[np.uint8] | None = None
             self.metrics: LiveMetrics | None = None
             self.reward: FormulaReward | None = None
             """The prompted reward."""
@@ -50,7 +57,8 @@ class LiveSimulation:
         self.times: deque[int] = deque(maxlen=MAX_STEPS)
         self.traces: dict[str, deque[float]] = {}
         self._begin_skill()
-        self.before = self.poses = self.env.poses()
+        self._look()
+        self.before = self.poses
 
     def follow(self, skill: Array) -> None:
         """Continue with another skill."""
@@ -66,7 +74,8 @@ class LiveSimulation:
         action = self.agent.agent.act(self._obs, self.skill[None])
         self._obs, reward, terminated, truncated, info = self.env.step(action)
         self.steps += 1
-        self.before, self.poses = self.poses, self.env.poses()
+        self.before = self.poses
+        self._look()
         self._path.append(self._obs[0].copy())
         self._actions.append(action[0])
         rewards = {task: float(value[0]) for task, value in info.get("rewards", {"reward": reward}).items()}
@@ -84,6 +93,13 @@ class LiveSimulation:
             self.traces[name].append(np.nan)
         if terminated[0] or truncated[0]:
             self.reset()
+
+    def _look(self) -> None:
+        """Read the poses of the body, or the picture of an environment without a MuJoCo model."""
+        if self.env.model is None:
+            self.picture = np.ascontiguousarray(self.env.render())
+        else:
+            self.poses = self.env.poses()
 
     def _quantities(self) -> dict[str, float]:
         """The named quantities and the prompted reward at the current state."""

@@ -44,8 +44,8 @@ class LoadedAgent:
     def space(self) -> SkillSpace:
         return self.agent.objective.skills
 
-    def make_env(self, num_envs: int = 1, seed: int = 0) -> VectorEnv:
-        return open_env(self.run, num_envs=num_envs, seed=seed, trust=self.trust)
+    def make_env(self, num_envs: int = 1, seed: int = 0, *, pictures: bool = False) -> VectorEnv:
+        return open_env(self.run, num_envs=num_envs, seed=seed, trust=self.trust, pictures=pictures)
 
     def first_skill(self, seed: int) -> Array:
         """Return the run's own skill, or a random one."""
@@ -71,14 +71,11 @@ def skill_arguments(space: SkillSpace, skill: Array) -> list[str]:
 
 
 def load_agent(name: Path | str, *, at: int | None = None, trust: bool = False) -> LoadedAgent:
-    """Load the agent of a run folder or a bundled agent; refuse one whose environment has no body to show."""
+    """Load the agent of a run folder or a bundled agent."""
     run = Run(name)
     config = config_of(run)
     agent = load(name, at=at)
     environment = config.environment
-    known = envs.domains().get(envs.split_name(environment)[0])
-    if known is not None and not known.module.startswith("cic.envs.suite"):
-        raise UserError(f'{name} acts in "{environment}", which has no body to show: use `cic skills {name}`')
     if agent.spaces.images:
         raise UserError(f"{name} observes images, which the explorer does not render: use `cic skills {name}`")
     record = records.read([run.path])[0]

@@ -19,6 +19,9 @@ from cic.explore.loaded_agent import LoadedAgent
 Doubles = npt.NDArray[np.float64]
 MAX_STEPS_PER_FRAME = 5
 """On a slow machine, simulated time slows down instead of falling behind."""
+PICTURE_SIZE = 2.0
+"""Longer side of a picture in the scene."""
+FACING_UP = (0.0, 1.0, 0.0, 0.0)
 FOLLOW_RATE = 0.25
 """Fraction of the distance to the body that the view moves per frame."""
 
@@ -27,8 +30,9 @@ class AgentPanel:
     def __init__(self, agent: LoadedAgent, skill: Array, seed: int) -> None:
         self.agent = agent
         self.simulation = LiveSimulation(agent, skill, seed)
-        self.meshes: BodyMeshes = body_meshes(self.simulation.env.model)
-        self.scene: BodyScene | None = None
+        model = self.simulation.env.model
+        self.meshes: BodyMeshes | None = None if model is None else body_meshes(model)
+        self.scene: BodyScene | PictureScene | None = None
         self.prompt = ""
         """The formula that is followed."""
         self.time = 0.0
@@ -37,15 +41,20 @@ class AgentPanel:
 
     @property
     def on_floor(self) -> bool:
-        return self.meshes.floor is not None
+        return self.meshes is not None and self.meshes.floor is not None
 
     @property
     def extent(self) -> float:
-        """Size of the body, or of the whole scene if it is bounded."""
+        """Size of the body, or of the whole scene if it is bounded or a picture."""
+        if self.simulation.poses is None:
+            return PICTURE_SIZE
         positions = self.simulation.poses.positions
         return self.simulation.size if self.on_floor else float(np.abs(positions[:, :2]).max() * 2)
 
     def add_to_scene(self, scene: Any, name: str, position: Doubles, width: float | None) -> None:
+        if self.meshes is None:
+            self.scene = PictureScene(scene, name, self.simulation, position)
+            return
         self.scene = BodyScene(scene, name, self.meshes, max(self.simulation.size / 5, 0.05), position, width)
 
     def reset(self, seed: int | None = None) -> None:
@@ -73,6 +82,24 @@ class AgentPanel:
 
     def close(self) -> None:
         self.simulation.close()
+
+
+class PictureScene:
+    """The picture of an environment without a MuJoCo model, at a position of the scene."""
+
+    def __init__(self, scene: Any, name: str, simulation: LiveSimulation, position: Doubles) -> None:
+        assert simulation.picture is not None
+        self._shown = simulation.picture
+        height, width, _ = self._shown.shape
+        size = PICTURE_SIZE / max(height, width)
+        self._image = scene.add_image(
+            f"/{name}", self._shown, width * size, height * size, wxyz=FACING_UP, position=tuple(position)
+        )
+
+    def draw(self, simulation: LiveSimulation, share: float, follow: bool) -> None:
+        """Show the picture of the last step."""
+        if simulation.picture is not None and simulation.picture is not self._shown:
+            self._shown = self._image.image = simulation.picture
 
 
 class BodyScene:
@@ -117,6 +144,8 @@ class BodyScene:
 
     def draw(self, simulation: LiveSimulation, share: float, follow: bool) -> None:
         """Draw the body between its last two steps."""
+        assert simulation.before is not None
+        assert simulation.poses is not None
         poses = interpolate(simulation.before, simulation.poses, share)
         self._move_view(centre_of(simulation.env.model, poses), follow)
         for part, handle in zip(self._body.meshes, self._handles, strict=True):

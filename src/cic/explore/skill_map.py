@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from cic.core.errors import UserError
 from cic.core.types import Array
+from cic.envs.base import VectorEnv
 from cic.explore.live_metrics import ReferencePaths
 from cic.explore.live_simulation import centre_of
 from cic.explore.loaded_agent import LoadedAgent
@@ -95,8 +96,11 @@ def make_map(
     return SkillMap(skills, names, _into_square(axes[:, :2]), measures, share, steps, reference)
 
 
-def _centres(env: object) -> Doubles:
-    return np.stack([centre_of(env.model, env.poses(i)) for i in range(env.num_envs)])  # type: ignore[attr-defined]
+def _centres(env: VectorEnv) -> Doubles:
+    """(K, 3): the centres of the bodies, or zeros without a MuJoCo model."""
+    if env.model is None:
+        return np.zeros((env.num_envs, 3))
+    return np.stack([centre_of(env.model, env.poses(i)) for i in range(env.num_envs)])
 
 
 def behaviour(observations: Array, track: Doubles) -> Doubles:

@@ -236,6 +236,8 @@ class Viewer:
     def push_directions(self, panel: AgentPanel | None = None) -> list[str]:
         """Return the directions in which the body can move."""
         env = (panel or self.panel).simulation.env
+        if env.model is None:
+            return []
         free = movable_axes(env.model)
         return [name for name, way in DIRECTIONS.items() if free[int(np.abs(way).argmax())]]
 

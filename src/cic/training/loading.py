@@ -183,13 +183,15 @@ def _are_numbers(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(type(one) in (int, float) and abs(one) < 1e30 for one in value)
 
 
-def open_env(run: Run, *, num_envs: int, seed: int, trust: bool = False, limited: bool = False) -> VectorEnv:
+def open_env(
+    run: Run, *, num_envs: int, seed: int, trust: bool = False, limited: bool = False, pictures: bool = False
+) -> VectorEnv:
     """Make the environment of a run, unless it would import code and `trust` is False.
 
-    With `limited`, the run's `env_timeout` applies where that is possible.
+    With `limited`, the run's `env_timeout` applies where that is possible. `pictures` is that of `cic.envs.make`.
     """
     config = config_of(run)
     check_source(run, config, trust)
     with naming_imports(run.about.get("imports"), run.path):
         timeout = config.env_timeout if limited and can_limit() else 0.0
-        return envs.make(config.environment, num_envs=num_envs, seed=seed, timeout=timeout)
+        return envs.make(config.environment, num_envs=num_envs, seed=seed, timeout=timeout, pictures=pictures)
