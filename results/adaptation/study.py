@@ -26,6 +26,7 @@ PRETRAIN = {
     "warmup": 1_000,
     "skill_dim": 16,
     "skill_every": 100,
+    "loss": "released",
     "normaliser": "std",
     "reward": "discriminator",
     "milestones": (),

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from open_page import OpenPage, wait_until
 
-import cic
 from cic.cli import main
 from cic.runs.bundled import FOLDER
 
