@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from cic import envs
 from cic.api import load
 from cic.core.command_text import command_text
 from cic.core.errors import UserError
