@@ -55,7 +55,8 @@ def collect_library(loop: Pretraining, start: int) -> Script:
     skills = loop.agent.objective.skills.sample(rounds * num_envs, rng).reshape(rounds, num_envs, -1)
     until = start
     count = rounds * num_envs * config.library_starts * config.library_steps
-    loop.reporter.say(f"the last {count:,} steps record skills for the library, without updates")
+    announcement = f"the last {count:,} steps record skills for the library, without updates"
+    yield Call("announcement", lambda: loop.reporter.say(announcement))
     for skill in np.repeat(skills, config.library_starts, axis=0):
         until += config.library_steps * num_envs
         yield Segment("library", until=until, act="mean", skill=skill, train="none", reset=True, ending=True)
