@@ -17,9 +17,9 @@ import numpy as np
 
 from benchmarks.updates import DOMAINS, SIZES, Size
 from cic import __version__, envs
-from cic.api import make_agent
 from cic.core.config import to_dict
 from cic.runs.folder import Run
+from cic.training.loading import make_agent
 from cic.training.loop import Loop
 from cic.training.pretraining import pretrain
 from cic.training.script import Segment
@@ -42,6 +42,7 @@ def measure(size: Size, domain: str) -> tuple[float, float, float]:
     """Milliseconds per step of the loop, of its updates, and of the environment."""
     steps = 1_200 if size.name == "small" else 200
     settings = {"hidden": size.hidden, "batch": size.batch, "threads": size.threads, "compile": "on"}
+    settings |= {"num_envs": 1, "update_every": 2, "library": 0}
     settings |= {"warmup": WARMUP, "steps": WARMUP + COMPILING + steps, "checkpoint_every": 10**9, "log_every": 1_000}
     config = override(pretrain_defaults(domain), settings)
     updating: list[float] = []
@@ -58,7 +59,7 @@ def measure(size: Size, domain: str) -> tuple[float, float, float]:
         run = Run.plan(Path(folder) / "run", "pretrain", to_dict(config))
         loop = Stamped(run, config, envs.make(domain, num_envs=1, seed=0), agent, pretrain, quiet=True)
         loop.stamps = []
-        run.create(__version__, None)
+        run.create({"version": __version__})
         loop.train()
     total = loop.stamps[-1] - loop.stamps[-1 - steps]
     updates = sum(updating[-1 - steps // 2 : -1])  # the last one comes after the last step

@@ -9,6 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.__main__ import main
 from benchmarks.floor import flops, make_floor, record
+from benchmarks.images import make_image_floor
 from benchmarks.textbook import Textbook, TwoHeads
 from benchmarks.updates import filled_replay
 from cic.core.types import Spaces
@@ -56,13 +57,29 @@ def test_the_floor_repeats_the_products_of_a_call() -> None:
     assert counter.get_total_flops() == flops(products)
 
 
+def test_the_floor_of_images_repeats_the_convolutions_of_a_call() -> None:
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Flatten(), torch.nn.Linear(144, 2))
+    images = torch.randn(5, 3, 8, 8)
+
+    def call() -> None:
+        net(images).sum().backward()
+
+    with FlopCounterMode(display=False) as counter:
+        call()
+    floor = make_image_floor(call)
+    with FlopCounterMode(display=False) as repeated:
+        floor()
+    assert repeated.get_total_flops() == counter.get_total_flops() > 0
+
+
 def test_help_names_every_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
-    assert "environments, loop, objectives, sweeps, updates" in capsys.readouterr().out
+    assert "environments, images, loop, objectives, sweeps, updates" in capsys.readouterr().out
 
 
 def test_a_benchmark_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["nonesuch"]) == 2
     assert (
-        "no benchmark 'nonesuch'; there are: environments, loop, objectives, sweeps, updates" in capsys.readouterr().err
+        "no benchmark 'nonesuch'; there are: environments, images, loop, objectives, sweeps, updates"
+        in capsys.readouterr().err
     )

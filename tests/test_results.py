@@ -64,7 +64,7 @@ def test_there_are_tables_and_no_run_folders() -> None:
     """Without what results/.gitignore names."""
     files = [path for path in RESULTS.rglob("*") if path.is_file() and "runs" not in path.parts]
     files = [path for path in files if path.suffix not in (".pdf", ".html", ".tex")]
-    assert len(STUDIES) == 14
+    assert len(STUDIES) == 15
     assert [path for path in files if path.name in ("config.json", "metrics.jsonl")] == []
     assert [path for path in files if path.stat().st_size > 1_000_000] == []
 
@@ -158,6 +158,28 @@ def test_offline() -> None:
     (run,) = study("offline")
     assert (run.method, run.seed, run.step, round(run.score)) == ("offline-td3", 100, 30_000, 774)
     assert round(last(run, "eval/return")) == 774
+
+
+def test_spaces() -> None:
+    """Discrete actions learn and explore; pixels reach 0.85 of the return of states; CURL makes no difference."""
+    runs = {run.name: run for run in study("spaces")}
+    assert len(runs) == 42
+    assert [name for name, run in runs.items() if run.sound is False] == ["point_mass-states-finetuned-2"]
+
+    def mean(name: str) -> int:
+        return round(np.mean([runs[f"{name}-{seed}"].score for seed in range(3)]))
+
+    cartpole = [mean(f"cartpole-{name}") for name in ("scratch", "cic-finetuned", "diayn-finetuned")]
+    assert cartpole == [455, 467, 500]
+    assert [mean(f"point_mass-{name}-finetuned") for name in ("pixels", "states")] == [718, 845]
+    assert [mean(f"walker-pixels-{name}") for name in ("none", "curl")] == [213, 211]
+    rows = [json.loads(line) for line in (RESULTS / "spaces" / "coverage.jsonl").read_text().splitlines()]
+    cells = {
+        method: np.mean([r["cells"] for r in rows if (r["part"], r["method"]) == ("grid", method) and r["seed"] < 3])
+        for method in ("random actions", "cic", "diayn")
+    }
+    assert cells["cic"] / cells["random actions"] == pytest.approx(2.4, abs=0.05)
+    assert cells["diayn"] / cells["random actions"] == pytest.approx(1.3, abs=0.05)
 
 
 def test_methods() -> None:
