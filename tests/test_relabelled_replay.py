@@ -142,6 +142,30 @@ def test_a_noisy_reward_of_the_next_state_is_used() -> None:
     assert known.usable
 
 
+def test_constant_rewards_are_not_used_until_they_differ() -> None:
+    obs, action, next_obs = transitions(400)
+    known = RelabelledReplay(random_steps(), SPACES, 2, nstep=1, gamma=GAMMA)
+    assert known.label(obs, action, next_obs, np.full(400, 7.0), seed=0) == "all rewards so far are equal"
+    assert not known.usable
+    assert known.label(obs, action, next_obs, paid(next_obs), seed=0) == ""
+    assert known.usable
+
+
+def test_data_below_the_own_rewards_are_not_used() -> None:
+    """The pre-training's states have less of the rewarded entry than the finetuning's latest steps."""
+    steps = random_steps()
+    obs, action, next_obs = transitions()
+    known = RelabelledReplay(steps, SPACES, 2, nstep=1, gamma=GAMMA)
+    reward = np.tanh(next_obs[:, 0])
+    best = np.quantile(np.tanh(steps["obs"][:, 0]), relabelled_replay.BEST)
+    assert known.label(obs, action, next_obs, reward, 0, reward) == ""
+    assert known.usable
+    assert known.label(obs, action, next_obs, reward, 0, np.full(10, best - 0.1)) == ""
+    reason = known.label(obs, action, next_obs, reward, 0, np.full(10, best + 0.1))
+    assert reason.startswith("the pre-training did not reach what the task needs: 99% of its steps have a reward below")
+    assert not known.usable
+
+
 def test_r2_is_that_of_held_out_blocks() -> None:
     obs, _, next_obs = transitions(400)
     reward = paid(next_obs).astype(np.float64)
@@ -225,6 +249,13 @@ def test_the_share_comes_from_the_pretraining_and_the_folder_stands_alone(
         drawn.append(batch)
         return sample(self, batch, rng)
 
+    def usable(self: RelabelledReplay, *args: Any) -> str:
+        label(self, *args)
+        self.usable = True
+        return ""
+
+    label = RelabelledReplay.label
+    monkeypatch.setattr(RelabelledReplay, "label", usable)
     monkeypatch.setattr(RelabelledReplay, "sample", watched)
     plain = cic.finetune(copied, "reach_top_left", out=tmp_path / "plain", **SMALL)
     assert not drawn

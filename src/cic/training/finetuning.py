@@ -134,14 +134,12 @@ class TaskBatches:
         """Predict the rewards of the pre-training data, log how well, and warn if they cannot be used."""
         loop, before = self.loop, prior.usable
         obs, action, next_obs, reward = loop.replay.recent_steps(loop.step + self.config.num_envs)
-        prior.label(obs, action, next_obs, reward[:, 0], self.config.seed)
+        latest = loop.replay.recent_steps(1 + loop.step // (3 * self.config.num_envs))[3]
+        reason = prior.label(obs, action, next_obs, reward[:, 0], self.config.seed, latest)
         loop.write_metrics(self.metrics())
-        if before and not prior.usable:
+        if before and reason:
             warnings.warn(
-                f"the reward depends on the action: the next observation explains {prior.r2:.0%} of the variance of "
-                "held-out rewards, with the action much more; the finetuning continues without pre-training data "
-                f"(step {loop.step:,})",
-                stacklevel=2,
+                f"{reason}; the finetuning continues without pre-training data (step {loop.step:,})", stacklevel=2
             )
 
     def metrics(self) -> dict[str, float]:
@@ -305,6 +303,7 @@ def _evaluate(loop: Finetuning, skill: Array) -> list[float]:
         timeout=config.env_timeout,
         workers=config.workers,
         longest=config.eval_steps,
+        seconds=config.eval_timeout,
     )
     numbers = {"eval/return": float(returns.mean()), "eval/std": float(returns.std())}
     loop.require_finite(numbers)

@@ -2,9 +2,13 @@
 from it.
 
 A regression on the observations and rewards of the finetuning predicts the reward of every pre-training step. Rewards
-are re-predicted whenever the labelled data grows by 50 %. What the next observation does not determine is lost, and a
-lost cost of actions harms. So the data are not used until the next prediction if the regression explains less than
-`GOOD_R2` of the variance of held-out rewards, and one on (s, a, s') leaves at most half as much unexplained.
+are re-predicted whenever the labelled data grows by 50 %. The data are not used until the next prediction if
+
+- the rewards so far are constant: their prediction teaches nothing and hides that most states are unknown;
+- the reward depends on the action, which the next observation shows in part only: the regression explains less than
+  `GOOD_R2` of the variance of held-out rewards, and one on (s, a, s') leaves at most half as much unexplained;
+- the pre-training did not reach what the task needs: `BEST` of its predicted rewards are below the mean reward of the
+  finetuning's latest steps.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ SHARE = 0.5  # default share of each batch
 LATEST = 300_000  # pre-training steps that a finetuning keeps
 UPDATES = 1_000  # of the regression
 GOOD_R2 = 0.9  # held-out R² from which the next observation is enough to predict rewards (results/prior-data)
+BEST = 0.99  # quantile of the predicted rewards that the finetuning's own rewards are compared with
 GROWTH = 1.5  # growth of the labelled data after which rewards are re-predicted
 
 
@@ -70,20 +75,41 @@ class RelabelledReplay:
         """Whether the labelled data has grown so much that rewards should be re-predicted."""
         return steps >= GROWTH * self.known
 
-    def label(self, obs: Array, action: Array, next_obs: Array, reward: Array, seed: int) -> None:
-        """Predict the rewards of all steps from transitions (N, …) with rewards (N,)."""
+    def label(
+        self, obs: Array, action: Array, next_obs: Array, reward: Array, seed: int, latest: Array | None = None
+    ) -> str:
+        """Predict the rewards of all steps from transitions (N, …) with rewards (N,).
+
+        `latest` are the rewards of the latest steps, by default all. Returns why the predicted rewards should not be
+        used, or "".
+        """
         self.known = len(obs)
         usable = np.isfinite(reward)
         if not usable.any():
-            return
+            return ""
         reward, after = reward[usable], self._standardised(next_obs[usable])
         self.r2 = held_out_r2(after, reward, UPDATES, seed)
-        self.usable = True
-        if self.r2 < GOOD_R2:
-            whole = np.concatenate([self._standardised(obs[usable]), action[usable], after], axis=1)
-            self.usable = 1 - held_out_r2(whole, reward, UPDATES, seed) > (1 - self.r2) / 2
         predict = fitted(after, reward, UPDATES, seed)
         self.replay.reward[:-1] = predict(self._standardised(self.replay.obs[1:]))  # of the next observation
+        reason = ""
+        if np.ptp(reward) <= 1e-9 * np.abs(reward).max():
+            reason = "all rewards so far are equal"
+        elif self.r2 < GOOD_R2:
+            whole = np.concatenate([self._standardised(obs[usable]), action[usable], after], axis=1)
+            if 1 - held_out_r2(whole, reward, UPDATES, seed) <= (1 - self.r2) / 2:
+                reason = (
+                    f"the reward depends on the action: the next observation explains {self.r2:.0%} of the variance "
+                    "of held-out rewards, with the action much more"
+                )
+        if not reason:
+            best, own = np.quantile(self.replay.reward[:-1], BEST), np.mean(reward if latest is None else latest)
+            if best < own:
+                reason = (
+                    f"the pre-training did not reach what the task needs: {BEST:.0%} of its steps have a reward below "
+                    f"{best:.3g}, and the mean of the latest steps is {own:.3g}"
+                )
+        self.usable = not reason
+        return reason
 
     def sample(self, batch: int, rng: np.random.Generator) -> Batch:
         return self.replay.sample(batch, rng)
