@@ -1,10 +1,10 @@
-"""mkdocs hook: a link to a file outside of docs/ becomes plain text on the site, which does not contain that file."""
+"""mkdocs hook: links to files that the site does not contain become text with the path as tooltip."""
 
 import re
 from typing import Any
 
-OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+(?:src|results|examples|tests)/[^)]*\)")
+OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+((?:src|results|examples|tests)/[^)#]*)[^)]*\)")
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    return OUTSIDE.sub(r"\1", markdown)
+    return OUTSIDE.sub(r'<abbr title="\2 in the repository">\1</abbr>', markdown)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 LONG = {"demo.py", "make_agents.py"}
@@ -51,3 +53,20 @@ def test_named_quantities_are_commanded(tmp_path: Path) -> None:
     assert numbers["east"][0] > 0.7
     assert numbers["-east"][0] < -0.7
     assert numbers["speed"][1] > numbers["-speed"][1] + 0.5
+
+
+def test_the_film_of_the_readme_is_made(tmp_path: Path) -> None:
+    import cic
+    from cic.core.errors import UserError
+
+    try:
+        cic.envs.make("point_mass?pixels=20").reset(seed=0)
+    except UserError as error:  # without OpenGL
+        pytest.skip(str(error))
+    spec = importlib.util.spec_from_file_location("steering_film", EXAMPLES / "steering_film.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.main(tmp_path / "film.webp", seconds=0.2)
+    assert Image.open(tmp_path / "film.webp").n_frames > len(module.SCENES)

@@ -17,6 +17,7 @@ from helpers import doubles, weights_of
 from image_envs import KINDS, SIDE, ImageGrid
 
 import cic
+from cic import cli
 from cic.core.errors import UserError
 from cic.core.observations import parts_of
 from cic.core.spaces import entry_names, flatten, flatten_any, leaves, space_from_json, space_to_json, usable
@@ -601,3 +602,19 @@ def test_the_grid_is_as_described() -> None:
     obs, _ = env.reset(seed=0)
     assert obs.shape == (SIDE, SIDE, 3)
     assert env.observation_space.contains(obs)
+
+
+def test_the_settings_of_the_encoder_are_flags_of_a_finetuning_from_scratch(tmp_path: Path) -> None:
+    words = [
+        "finetune",
+        "--scratch",
+        "--task",
+        "point_mass-easy",
+        "--pixels",
+        "--auxiliary",
+        "curl",
+        "--scale",
+        "smoke",
+    ]
+    assert cli.main([*words, "--quiet", "--out", str(tmp_path / "run")]) == 0
+    assert Run(tmp_path / "run").config["encoding"]["auxiliary"] == "curl"

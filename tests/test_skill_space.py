@@ -173,10 +173,13 @@ def test_such_skills_are_searched_for_at_random_and_begin_on_the_first_axis(kind
 
 
 @pytest.mark.parametrize("drawn_by", [by_numpy, by_torch])
-def test_a_share_of_a_sphere_is_single_axes(drawn_by: Draw) -> None:
-    skills = drawn_by(SkillSpace("sphere", 4, single=0.3), COUNT, 0)
+def test_a_share_of_a_sphere_is_sparse(drawn_by: Draw) -> None:
+    skills = drawn_by(SkillSpace("sphere", 4, sparse=0.4), COUNT, 0)
     np.testing.assert_allclose(np.linalg.norm(skills, axis=1), 1, rtol=1e-5)
-    single = np.count_nonzero(skills, axis=1) == 1
-    assert abs(single.mean() - 0.3) < 0.02
-    shares = [np.mean(skills[single] == sign, axis=0) for sign in (-1, 1)]
-    np.testing.assert_allclose(shares, 1 / 8, atol=0.01)
+    used = np.count_nonzero(skills, axis=1)
+    binomial = np.array([0, 1, 3, 3, 1]) / 8  # the largest entry and those of the other three that are kept
+    expected = 0.4 * binomial + 0.6 * np.eye(5)[4]
+    np.testing.assert_allclose(np.bincount(used, minlength=5) / COUNT, expected, atol=0.02)
+    alone = skills[used == 1]
+    shares = [np.mean(np.isclose(alone, sign), axis=0) for sign in (-1, 1)]
+    np.testing.assert_allclose(shares, 1 / 8, atol=0.03)

@@ -600,13 +600,21 @@ def evaluate(
     env = open_env(opened, num_envs=episodes, seed=seed, trust=trust, limited=True)
     try:
         drawn = agent.objective.skills.sample(episodes, np.random.default_rng(seed)) if used is None else used
-        measured = rollout(agent, env, drawn, seed=seed).returns
+        limits = _evaluation_limits(config_of(opened))
+        measured = rollout(agent, env, drawn, seed=seed, **limits).returns
     finally:
         env.close()
     rewards = measured.pop("reward")
     if env.task is not None or not env.tasks:
         measured = {env.name: rewards}
     return Evaluation(None if used is None else used.tolist(), {task: r.tolist() for task, r in measured.items()})
+
+
+def _evaluation_limits(config: Any) -> dict[str, Any]:
+    """The limits of a finetuning's own evaluations; none for other runs."""
+    if not isinstance(config, FinetuneConfig):
+        return {}
+    return {"longest": config.eval_steps, "seconds": config.eval_timeout}
 
 
 def infer(

@@ -8,6 +8,7 @@ import errno
 import os
 import signal
 import sys
+import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from types import FrameType
@@ -34,6 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
             return code
     except UserError as error:
+        if os.environ.get("CIC_TRACEBACK"):
+            traceback.print_exception(error)
         return _fail(with_import_flag(str(error)))
     except BrokenPipeError:  # the reader closed the pipe, as in `cic … | head`
         _close_output()

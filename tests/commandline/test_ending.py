@@ -32,7 +32,7 @@ def test_ctrl_c_in_the_first_second_is_one_line(delay: float, tmp_path: Path) ->
         time.sleep(delay)
         process.send_signal(signal.SIGINT)
         try:
-            _, said = process.communicate(timeout=60)
+            _, said = process.communicate(timeout=240)
         except subprocess.TimeoutExpired:
             process.kill()  # else it would train on to its end, and the test with it
             raise
@@ -64,7 +64,7 @@ def test_a_log_pipe_that_breaks_does_not_take_the_run_with_it(tmp_path: Path) ->
         assert process.stdout is not None
         assert "step" in process.stdout.readline()
         process.stdout.close()
-        assert process.wait(timeout=120) == 0
+        assert process.wait(timeout=300) == 0
     assert json.loads((run / "result.json").read_text())["step"] == 300
 
 

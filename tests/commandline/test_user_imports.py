@@ -145,7 +145,8 @@ def test_imported_environments_are_listed(file: Path, tmp_path: Path, capsys: py
     shown = capsys.readouterr()
     assert "mine 3 1 200 -" in " ".join(shown.out.split())
     assert "The task of an environment of your own has the name of the environment." in shown.out
-    assert shown.err == 'cic: note: making "broken" failed with ZeroDivisionError: division by zero\n'
+    broken = tmp_path / "broken_env.py"
+    assert shown.err == f'cic: note: making "broken" failed with ZeroDivisionError: division by zero ({broken}:2)\n'
 
 
 def test_the_error_message_mentions_import(capsys: pytest.CaptureFixture[str]) -> None:

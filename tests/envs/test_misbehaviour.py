@@ -192,6 +192,26 @@ def test_the_command_line_prints_one_line(tmp_path: Path, capsys: pytest.Capture
     assert printed == "cic: odd: environment 0, step 3: the reward must be one number, not a complex\n"
 
 
+class Fails(Plain):
+    def step(self, action: Any) -> Any:
+        return {}["no such key"]
+
+
+def test_an_exception_names_the_line_and_the_traceback_is_available(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cic.register_env("odd", Fails)
+    words = ["pretrain", "--domain", "odd", "--objective", "rnd", "--scale", "smoke", "--out", str(tmp_path / "run")]
+    line = Fails.step.__code__.co_firstlineno + 1
+    assert cli.main([*words, "--quiet"]) == 2
+    printed = capsys.readouterr().err
+    assert printed.endswith(f"its step() failed with KeyError: 'no such key' ({__file__}:{line})\n")
+    assert "Traceback" not in printed
+    monkeypatch.setenv("CIC_TRACEBACK", "1")
+    assert cli.main([*words, "--quiet"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
 class Endless(Plain):
     def step(self, action: Any) -> Any:
         self.steps += 1
@@ -205,6 +225,23 @@ def test_episodes_that_never_end_are_stopped_in_evaluations(tmp_path: Path) -> N
     with pytest.warns(UserWarning, match=wanted):
         done = cic.finetune(None, "odd", scale="smoke", out=tmp_path / "r", eval_steps=25, quiet=True, **settings)
     assert done.result["return"] == 25
+
+
+class Slow(Endless):
+    def step(self, action: Any) -> Any:
+        time.sleep(0.01)
+        return super().step(action)
+
+
+def test_a_whole_evaluation_has_a_time_limit(tmp_path: Path) -> None:
+    cic.register_env("odd", Slow)
+    settings: dict[str, Any] = {"steps": 20, "warmup": 10, "eval_every": 1000, "eval_episodes": 1, "hidden": 8}
+    wanted = r"1 of 1 evaluation episodes had not ended after 0.3 s \(step \d+\) and were stopped: .* eval_timeout"
+    with pytest.warns(UserWarning, match=wanted):
+        done = cic.finetune(None, "odd", scale="smoke", out=tmp_path / "r", eval_timeout=0.3, quiet=True, **settings)
+    assert 0 < done.result["return"] <= 31
+    with pytest.warns(UserWarning, match=wanted):
+        cic.evaluate(tmp_path / "r", episodes=1)
 
 
 @pytest.mark.slow

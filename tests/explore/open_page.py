@@ -92,7 +92,7 @@ class OpenPage:
         self._socket.socket.close()
 
 
-def wait_until(condition: Any, seconds: float = 30.0) -> None:
+def wait_until(condition: Any, seconds: float = 120.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "in vain"

@@ -58,7 +58,7 @@ def test_disagreement_is_clipped() -> None:
 
 
 def test_a_share_of_the_skills_is_redrawn() -> None:
-    objective = build("steer", 6, quantities=QUANTITIES, redrawn=0.25)
+    objective = build("steer", 6, quantities=QUANTITIES, redrawn=0.25, sparse=0.0)
     batch = make_batch(objective.skills, 6, size=4_000)
     prepared = objective.prepare(batch, torch.Generator().manual_seed(3))
     redrawn = (prepared.skill != batch.skill).any(dim=1).numpy()
@@ -114,7 +114,7 @@ def test_a_linear_reward_gives_its_weights() -> None:
 
 
 def test_options_survive_json() -> None:
-    options = SteerOptions(quantities=QUANTITIES, single=0.2)
+    options = SteerOptions(quantities=QUANTITIES, sparse=0.2)
     assert from_dict(SteerOptions, to_dict(options)) == options
 
 
@@ -123,7 +123,7 @@ def test_options_survive_json() -> None:
     [
         ({"exploration": -1.0}, "exploration must not be negative"),
         ({"redrawn": 1.5}, "redrawn must lie in"),
-        ({"single": -0.1}, "single must lie in"),
+        ({"sparse": -0.1}, "sparse must lie in"),
         ({"skill_every": 0}, "skill_every must be at least 1"),
         ({"ensemble": 1}, "ensemble must be at least 2"),
         ({"quantities": QUANTITIES[:1] * 2}, "two quantities have the name speed"),

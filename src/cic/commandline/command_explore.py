@@ -9,14 +9,15 @@ from pathlib import Path
 
 from cic.commandline.flags import POSITIONAL
 
-DEFAULT = "quadruped"
+DEFAULT = "steer_walker"
 LOCAL = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(frozen=True)
 class ExploreArguments:
     runs: tuple[Path, ...] = field(default=(), metadata=POSITIONAL)
-    """Run folders, or bundled agents: quadruped, walker, point_mass. The first is shown; by default quadruped."""
+    """Run folders, or bundled agents: steer_walker, quadruped, walker, point_mass. The first is shown; by default
+    steer_walker, which has a slider per quantity."""
     skill: tuple[float, ...] | None = None
     """Start with this skill: a number per dimension, one number for all dimensions, or the index of a one-hot skill."""
     seed: int = 0

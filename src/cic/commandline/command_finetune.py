@@ -55,7 +55,7 @@ def run(given: dict[str, Any]) -> int:
 
 def _check_learner(given: dict[str, Any], start: Any) -> None:
     """Refuse the settings of another learner."""
-    parts = (start, start.learning, start.selection)
+    parts = (start, start.learning, start.selection, start.encoding)
     known = {field.name for part in parts for field in dataclasses.fields(part)}
     for name in given:
         if name not in known:

@@ -51,7 +51,7 @@ examples:
   cic pretrain --domain walker --seeds 0-4    # five runs, as many at once as cores
   cic sweep --objectives cic,apt --domains walker --seeds 0-4 --tasks walker
   cic prompt walker "height - abs(speed)"     # the skill for a reward that you type
-  cic explore                                 # a bundled quadruped, in the browser
+  cic explore                                 # a bundled walker with sliders, in the browser
   cic reproduce gridworld --scale smoke       # a figure of the paper, in seconds
   cic COMMAND --help                          # the settings of a command"""
 

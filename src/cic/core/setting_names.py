@@ -11,8 +11,8 @@ checkpoint_every compile device env_timeout keep_physics learner learning log_ev
 scale seed steps threads update_every wandb wandb_entity wandb_group wandb_project wandb_tags warmup
 workers normalise_obs
 diagnosed domain pretrain_problems library library_starts library_steps milestones preset
-check_steps critic critic_updates eval_episodes eval_every eval_steps pretrain_seed pretrain_steps pretrained
-prior_data selection skill task
+check_steps critic critic_updates eval_episodes eval_every eval_steps eval_timeout pretrain_seed pretrain_steps
+pretrained prior_data selection skill task
 data data_steps reward_formula states
 finalists search search_steps search_value trial_skip trial_steps
 action_repeat auxiliary encoder_gradients encoding frame_stack image_features image_size objective_keys pixels shift

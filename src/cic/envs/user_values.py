@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sysconfig
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -16,6 +19,9 @@ from cic.core.types import Array
 LARGEST = 1e9
 """The largest observation and reward: its fourth power, which losses and Adam compute, still is a float32."""
 _TOO_LARGE = f"larger than {LARGEST:g}, beyond which float32 cannot learn: rescale it in the environment"
+
+_NOT_OWN = (str(Path(__file__).parents[1]), *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
+"""Folders whose code is not the user's: cic, the standard library and installed packages."""
 
 
 class StepValues(NamedTuple):
@@ -48,8 +54,17 @@ def build(name: str, factory: Callable[[], Any], existing: list[Any]) -> gymnasi
 
 
 def description(error: BaseException) -> str:
-    """The type and the message of an exception on one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    """The type and the message of an exception on one line, and the file and line that raised it."""
+    message = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    place = _own_line(error)
+    return f"{message} ({place})" if place else message
+
+
+def _own_line(error: BaseException) -> str:
+    """`file:line` of the last call in the user's code: outside of cic and of installed packages."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith(("<", *_NOT_OWN))]
+    return f"{own[-1].filename}:{own[-1].lineno}" if own else ""
 
 
 def reset_value(result: Any, where: str) -> Any:

@@ -147,7 +147,8 @@ def explore(
     """Start a page on which agents and their skills are explored live in the browser.
 
     Args:
-        runs: Run folders, or bundled agents (`"quadruped"`, `"walker"`, `"point_mass"`). The first is shown.
+        runs: Run folders, or bundled agents (`"steer_walker"`, `"quadruped"`, `"walker"`, `"point_mass"`). The first is
+            shown.
         options: Options of the explorer.
         skill: Start with this skill: a number per dimension, one number for all dimensions, or the index of a one-hot
             skill.

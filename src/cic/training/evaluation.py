@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,14 +60,16 @@ def rollout(
     watch: bool = False,
     limit: int | None = None,
     longest: int = LONGEST,
+    seconds: float = 0.0,
     at_step: Callable[[int], object] | None = None,
 ) -> Rollout:
     """Run one episode in each environment with its row of `skill` (N, dim), or with one skill (dim,) for all.
 
     After `limit` steps it stops. Without a limit, episodes of environments that do not state their length are stopped
-    after `longest` steps, with a warning. With `keep` the observations are returned, with `watch` also the physics and
-    the rewards of each step; instead of rendered images, the states behind them are returned. `at_step` is called at
-    every step, first with 0, before finished environments are reset.
+    after `longest` steps, with a warning, and all episodes after `seconds`, unless these are 0. With `keep` the
+    observations are returned, with `watch` also the physics and the rewards of each step; instead of rendered images,
+    the states behind them are returned. `at_step` is called at every step, first with 0, before finished environments
+    are reset.
     """
     obs, _ = env.reset(seed=seed)
     skills = np.tile(skill, (env.num_envs, 1)) if np.ndim(skill) == 1 else skill
@@ -79,7 +82,8 @@ def rollout(
     if at_step is not None:
         at_step(0)
     end = max(longest, getattr(env, "episode_length", None) or 0) if limit is None else limit
-    while alive.any() and lengths.max() < end:
+    deadline = time.monotonic() + (seconds or np.inf)
+    while alive.any() and lengths.max() < end and time.monotonic() < deadline:
         obs, reward, terminated, truncated, info = env.step(agent.act(obs, skills))
         for task, value in {"reward": reward, **info.get("rewards", {})}.items():
             total = returns.setdefault(task, np.zeros(env.num_envs))
@@ -100,10 +104,12 @@ def rollout(
             alive &= ~done
             obs, _ = env.reset(options={"reset_mask": done})
     if limit is None and alive.any():
+        late = lengths.max() < end
+        spent = f"{seconds:g} s (step {lengths.max():,})" if late else f"{end:,} steps"
         warnings.warn(
             f"{getattr(env, 'name', 'the environment')}: {alive.sum()} of {len(alive)} evaluation episodes had not "
-            f"ended after {end:,} steps and were stopped: wrap the environment in gymnasium.wrappers.TimeLimit, or "
-            "change the setting eval_steps",
+            f"ended after {spent} and were stopped: wrap the environment in gymnasium.wrappers.TimeLimit, or "
+            f"change the setting {'eval_timeout' if late else 'eval_steps'}",
             stacklevel=2,
         )
     return Rollout(
@@ -131,13 +137,14 @@ def evaluate_task(
     timeout: float = 0.0,
     workers: int = 0,
     longest: int = LONGEST,
+    seconds: float = 0.0,
 ) -> npt.NDArray[np.float64]:
     """The returns of `episodes` parallel episodes of the task with the mean action."""
     from cic import envs
 
     env = envs.make(name, num_envs=episodes, seed=seed, timeout=timeout, workers=min(workers, episodes))
     try:
-        return rollout(agent, env, skill, seed=seed, longest=longest).returns["reward"]
+        return rollout(agent, env, skill, seed=seed, longest=longest, seconds=seconds).returns["reward"]
     finally:
         env.close()
 

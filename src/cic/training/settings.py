@@ -242,6 +242,9 @@ class FinetuneSettings(LoopConfig[L], Generic[L]):
     """Episodes per evaluation, with the mean action."""
     eval_steps: int = 10_000
     """Steps after which an evaluation episode is stopped, with a warning, in an environment without a time limit."""
+    eval_timeout: float = 0.0
+    """Maximum seconds per evaluation; then its episodes are stopped, with a warning. Their returns then depend on the
+    speed of the machine. 0 means no limit."""
     critic_updates: int | None = None
     """Updates of the critic alone before the first update of the actor; by default those that became due during the
     search."""
@@ -270,6 +273,7 @@ class FinetuneSettings(LoopConfig[L], Generic[L]):
         )
         counts = (self.eval_every, self.eval_episodes, self.eval_steps)
         require(min(counts) >= 1, f"eval_every, eval_episodes and eval_steps must be at least 1, not {counts}")
+        require(0 <= self.eval_timeout <= 1e6, f"eval_timeout must lie in [0, 10⁶] seconds, not {self.eval_timeout}")
 
     @property
     def intrinsic(self) -> bool:
@@ -356,7 +360,7 @@ PIXELS: dict[str, dict[str, dict[str, Any]]] = {
     "laptop": {
         "pretrain": {
             "image_size": 48,
-            "learning": {"batch": 64},
+            "learning": {"batch": 64, "lr": 3e-4},  # with 1e-3 the embedding collapses (results/spaces)
             "steps": 60_000,
             "num_envs": 4,
             "update_every": 8,
@@ -364,7 +368,7 @@ PIXELS: dict[str, dict[str, dict[str, Any]]] = {
             "milestones": (30_000,),
             **_NO_LIBRARY,
         },
-        "finetune": {"image_size": 48, "learning": {"batch": 64}, "update_every": 2, "prior_data": 0.0},
+        "finetune": {"image_size": 48, "learning": {"batch": 64, "lr": 3e-4}, "update_every": 2, "prior_data": 0.0},
     },
     "paper": {
         "pretrain": {"learning": {"batch": 256}, "steps": 1_000_000, "milestones": (250_000, 500_000, 1_000_000)},

@@ -51,8 +51,8 @@ class SkillSpace:
     """Radius of the sphere."""
     active: int | None = None
     """Only this many one-hot skills, the first ones, are sampled; None means all."""
-    single: float = 0.0
-    """Share of the skills of a sphere that are a single axis with a random sign."""
+    sparse: float = 0.0
+    """Share of the skills of a sphere in which each entry but the largest is zero with probability 1/2."""
 
     def sample(self, count: int, rng: np.random.Generator) -> Array:
         """Sample skills (count, dim) from the prior: uniform, or normal for the kind `normal`."""
@@ -64,9 +64,10 @@ class SkillSpace:
             normal = rng.standard_normal((count, self.dim), dtype=np.float32)
             if self.kind == "normal":
                 return normal
-            if self.single:
-                alone = rng.random((count, 1)) < self.single
-                normal = np.where(alone, normal * np.eye(self.dim)[rng.integers(self.dim, size=count)], normal)
+            if self.sparse:
+                drop = (rng.random((count, 1)) < self.sparse) & (rng.random((count, self.dim)) < 0.5)
+                largest = np.abs(normal) == np.abs(normal).max(axis=1, keepdims=True)
+                normal = np.where(drop & ~largest, 0, normal)
             return np.asarray(self.radius * normal / np.linalg.norm(normal, axis=1, keepdims=True), np.float32)
         if self.kind == "onehot":
             return np.eye(self.dim, dtype=np.float32)[rng.integers(self.active or self.dim, size=count)]
@@ -116,10 +117,11 @@ class SkillSpace:
             normal = torch.randn(count, self.dim, generator=generator, device=device)
             if self.kind == "normal":
                 return normal
-            if self.single:
-                alone = torch.rand(count, 1, generator=generator, device=device) < self.single
-                axis = torch.randint(self.dim, (count,), generator=generator, device=device)
-                normal = torch.where(alone, normal * F.one_hot(axis, self.dim), normal)
+            if self.sparse:
+                chosen = torch.rand(count, 1, generator=generator, device=device) < self.sparse
+                drop = chosen & (torch.rand(count, self.dim, generator=generator, device=device) < 0.5)
+                largest = normal.abs() == normal.abs().amax(dim=1, keepdim=True)
+                normal = normal.masked_fill(drop & ~largest, 0)
             return self.radius * F.normalize(normal, dim=1)
         if self.kind == "onehot":
             corner = torch.randint(self.active or self.dim, (count,), generator=generator, device=device)

@@ -39,9 +39,9 @@ class SteerOptions:
     """Share of the skills of each batch that are redrawn from the prior."""
     skill_every: int = 300
     """Steps for which a skill is kept in pre-training."""
-    single: float = 0.0
-    """Share of the skills of the prior that are a single quantity with a random sign; the others are uniform on the
-    sphere."""
+    sparse: float = 0.5
+    """Share of the skills of the prior in which each weight but the largest is zero with probability 1/2; the others
+    are uniform on the sphere."""
     ensemble: int = 5
     """Forward models whose predictions are compared."""
 
@@ -50,7 +50,7 @@ class SteerOptions:
         require(0 <= self.exploration < 1e6, f"exploration must not be negative, not {self.exploration}")
         require(0 <= self.redrawn <= 1, f"redrawn must lie in [0, 1], not {self.redrawn}")
         require(self.skill_every >= 1, f"skill_every must be at least 1, not {self.skill_every}")
-        require(0 <= self.single <= 1, f"single must lie in [0, 1], not {self.single}")
+        require(0 <= self.sparse <= 1, f"sparse must lie in [0, 1], not {self.sparse}")
         require(self.ensemble >= 2, "ensemble must be at least 2: one model cannot disagree")
 
 
@@ -100,7 +100,7 @@ class Steer(Objective):
 
     @property
     def skills(self) -> SkillSpace:
-        return SkillSpace("sphere", len(self.quantities), self.options.skill_every, single=self.options.single)
+        return SkillSpace("sphere", len(self.quantities), self.options.skill_every, sparse=self.options.sparse)
 
     @torch.no_grad()
     def prepare(self, batch: Batch, generator: torch.Generator) -> Batch:
