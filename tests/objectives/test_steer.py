@@ -32,7 +32,9 @@ def signals_by_numpy(obs: np.ndarray) -> np.ndarray:
 
 def test_the_reward_is_that_of_numpy() -> None:
     objective: Any = build("steer", 6, quantities=QUANTITIES, exploration=0.7)
-    weights = {name: value.detach().double().numpy() for name, value in objective.named_parameters()}
+    weights = {
+        name.removeprefix("novelty."): value.detach().double().numpy() for name, value in objective.named_parameters()
+    }
     total, count = 0.0, 1e-4
     for seed in range(3):
         batch = make_batch(objective.skills, 6, seed=seed)

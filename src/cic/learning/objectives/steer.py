@@ -21,12 +21,11 @@ from cic.core.errors import UserError
 from cic.core.expressions import parse
 from cic.core.named_quantities import Quantities, check_quantities, entry_quantities
 from cic.core.types import Batch, Metrics, Spaces
-from cic.learning.networks import ensemble_layers, ensemble_predictions, ensemble_variance
+from cic.learning.novelty import Novelty
 from cic.learning.objectives.base import Objective, SkillSpace, register
-from cic.learning.particles import RunningStatistics
 from cic.learning.successor import least_squares
 
-MOST_DISAGREEMENT, SLOWEST_RATE = 5.0, 1e-3
+SLOWEST_RATE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -75,10 +74,7 @@ class Steer(Objective):
         check_quantities(self.quantities)
         self._formulas = [parse(quantity.formula) for quantity in self.quantities]
         self._check_entries()
-        members, inputs = options.ensemble, spaces.obs + spaces.action
-        self.weight_in, self.bias_in = ensemble_layers(members, inputs, hidden)
-        self.weight_out, self.bias_out = ensemble_layers(members, hidden, spaces.obs)
-        self.disagreement = RunningStatistics()
+        self.novelty = Novelty(spaces.obs, spaces.action, hidden, options.ensemble)
         self.register_buffer("centre", torch.tensor([quantity.centre for quantity in self.quantities]))
         self.register_buffer("spread", torch.tensor([quantity.scale or 1.0 for quantity in self.quantities]))
         self.register_buffer("updates", torch.zeros(()))
@@ -122,7 +118,7 @@ class Steer(Objective):
         self.spread.copy_(torch.where(self._learned, self.spread.lerp(deviation, rate), self.spread))
 
     def loss(self, batch: Batch) -> tuple[Tensor, Metrics]:
-        error = torch.linalg.vector_norm(batch.next_obs - self._predictions(batch), dim=2).mean()
+        error = self.novelty.error(batch)
         return error, {"representation/loss": error.detach()}
 
     @torch.no_grad()
@@ -130,12 +126,7 @@ class Steer(Objective):
         steered = (self.signals(batch.next_obs) * batch.skill).sum(dim=1, keepdim=True)
         if self.options.exploration == 0:
             return steered
-        disagreement = ensemble_variance(self._predictions(batch))
-        self.disagreement.update(disagreement)
-        return steered + self.options.exploration * self._novelty(disagreement)
-
-    def _novelty(self, disagreement: Tensor) -> Tensor:
-        return (disagreement / self.disagreement.mean.clamp_min(1e-8)).clamp_max(MOST_DISAGREEMENT)
+        return steered + self.options.exploration * self.novelty.bonus(batch)
 
     def values(self, obs: Tensor) -> Tensor:
         """(B, quantities): the values in their units."""
@@ -147,13 +138,10 @@ class Steer(Objective):
         scaled = (self.values(obs) - self.centre) / self.spread
         return torch.where(self._squashed, scaled.tanh(), scaled.clamp(-1, 1))
 
-    def _predictions(self, batch: Batch) -> Tensor:
-        return ensemble_predictions(batch, (self.weight_in, self.bias_in), (self.weight_out, self.bias_out))
-
     @torch.no_grad()
     def diagnose(self, batch: Batch) -> Metrics:
         signals = self.signals(batch.next_obs)
-        novelty = self._novelty(ensemble_variance(self._predictions(batch)))
+        novelty = self.novelty.bonus(batch, update=False)
         return {
             "reward/steered": (signals * batch.skill).sum(dim=1).mean(),
             "reward/exploration": self.options.exploration * novelty.mean(),
