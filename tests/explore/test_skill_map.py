@@ -5,10 +5,23 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from cic.core.named_quantities import NamedQuantity
+from cic.envs import catalogue
 from cic.explore import explorer_page
+from cic.explore.cluster_names import mean_signals, name_of
 from cic.explore.live_simulation import LiveSimulation
 from cic.explore.loaded_agent import load_agent
-from cic.explore.skill_map import CLUSTER, LENGTH, SkillMap, clusters, default_measure, make_map, principal
+from cic.explore.skill_map import (
+    CLUSTER,
+    LENGTH,
+    SkillMap,
+    best_skills,
+    clusters,
+    default_measure,
+    groups,
+    make_map,
+    principal,
+)
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +88,57 @@ def test_the_page_shows_every_skill_and_rings_the_one_that_acts(drawn: SkillMap)
         assert html.index('r="10"') < html.index('data-skill="4"') < html.index('r="10"') + 200
     assert explorer_page.map_html(drawn, CLUSTER, None).count('r="10"') == 0
     assert default_measure(drawn) in drawn.measures
+
+
+@pytest.mark.parametrize(
+    ("speed", "upright", "height", "name"),
+    [
+        (2.5, 1.0, 1.2, "fast forward, upright"),
+        (0.9, 0.9, 0.7, "forward, upright"),
+        (-2.5, 0.0, 0.7, "fast backward"),
+        (0.0, 0.9, 0.7, "upright, still"),
+        (0.0, -0.9, 0.1, "low, on its back, still"),
+        (0.5, 0.1, 0.7, "other"),
+    ],
+)
+def test_names_of_behaviours_come_from_quantities(speed: float, upright: float, height: float, name: str) -> None:
+    """A walker with constant values: the first half of the steps does not count."""
+    quantities = catalogue.DOMAINS["walker"].quantities
+    paths = np.zeros((1, 10, 24), np.float32)
+    paths[:, 5:, [16, 0, 14]] = speed, upright, height
+    signals, sizes = mean_signals(quantities, paths)
+    assert signals[0] == pytest.approx([np.tanh(speed / 3), upright, np.clip((height - 0.7) / 0.6, -1, 1), 0], abs=1e-6)
+    assert name_of(quantities, signals[0], sizes[0]) == name
+
+
+def test_quantities_of_the_user_have_names_without_words_of_their_own() -> None:
+    quantities = (NamedQuantity("charge", "obs[0]", scale=1.0), NamedQuantity("heat", "obs[1]"))
+    paths = np.zeros((2, 4, 2), np.float32)
+    paths[0] = 3.0, 5.0
+    signals, sizes = mean_signals(quantities, paths)  # heat has no scale: relative to both paths
+    assert [name_of(quantities, *row) for row in zip(signals, sizes, strict=True)] == [
+        "high charge, high heat",
+        "low heat",
+    ]
+
+
+def test_groups_with_one_name_are_one_group(drawn: SkillMap) -> None:
+    assert len({group.name for group in drawn.groups}) == len(drawn.groups)
+    assert sum(group.size for group in drawn.groups) == 12
+    for place, group in enumerate(drawn.groups):
+        assert drawn.measures[CLUSTER][group.typical] == place
+    labels, found = groups(np.arange(6.0)[:, None], (), np.zeros((6, 2, 1), np.float32))
+    assert [group.name for group in found] == [f"cluster {k + 1}" for k in range(len(set(labels.tolist())))]
+
+
+def test_the_page_has_a_button_for_each_behaviour_and_the_best_skill_of_each_task(drawn: SkillMap) -> None:
+    html = explorer_page.map_html(drawn, LENGTH, None)
+    assert html.count("cic-group") == len(drawn.groups)
+    best = best_skills(drawn)
+    assert html.count("cic-best") == len(best) > 0
+    for task, index in best.items():
+        assert f"(&#39;#{index}&#39;)" in html or f"('#{index}')" in html
+        assert drawn.measures[f"return: {task}"][index] == drawn.measures[f"return: {task}"].max()
 
 
 def test_colours_tell_low_from_high_even_without_hue() -> None:

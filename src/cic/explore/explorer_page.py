@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from cic.core.types import Array
 from cic.explore.loaded_agent import LoadedAgent, skill_arguments
-from cic.explore.skill_map import CLUSTER, SkillMap
+from cic.explore.skill_map import CLUSTER, SkillMap, best_skills
 from cic.runs.contents import Selection
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ def map_html(skill_map: SkillMap, measure: str, current: Array | None) -> str:
             "x": f"{MARGIN + skill_map.places[index][0] * (WIDTH - 2 * MARGIN):.1f}",
             "y": f"{HEIGHT - MARGIN - skill_map.places[index][1] * (HEIGHT - 2 * MARGIN):.1f}",
             "colour": colours[index],
-            "title": skill_map.names[index] + ("" if clusters else f": {values[index]:.4g}"),
+            "title": f"{skill_map.names[index]}: "
+            + (skill_map.groups[int(values[index])].name if clusters else f"{values[index]:.4g}"),
             "current": current is not None and np.array_equal(skill_map.skills[index], current),
         }
         for index in np.argsort(values, kind="stable").tolist()  # the highest value on top
@@ -49,6 +50,14 @@ def map_html(skill_map: SkillMap, measure: str, current: Array | None) -> str:
         "skill_map.html",
         skill_map=skill_map,
         points=points,
+        groups=[
+            {"index": group.typical, "name": group.name, "size": group.size, "colour": CATEGORIES[place]}
+            for place, group in enumerate(skill_map.groups)
+        ],
+        best=[
+            {"index": index, "task": task, "value": f"{skill_map.measures[f'return: {task}'][index]:.3g}"}
+            for task, index in best_skills(skill_map).items()
+        ],
         colour_bar=[] if clusters else gradient(np.linspace(0, 1, 5)),
         low=values.min(),
         high=values.max(),

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from cic.core.errors import UserError
+from cic.core.named_quantities import Quantities
 from cic.core.types import Array
 from cic.envs.base import VectorEnv
+from cic.explore.cluster_names import mean_signals, name_of
 from cic.explore.live_metrics import ReferencePaths
 from cic.explore.live_simulation import centre_of
 from cic.explore.loaded_agent import LoadedAgent
@@ -22,6 +25,15 @@ from cic.explore.loaded_agent import LoadedAgent
 Doubles = npt.NDArray[np.float64]
 CLUSTERS = 6
 LENGTH, CLUSTER = "path length", "cluster"
+
+
+class Group(NamedTuple):
+    """Skills with similar behaviour."""
+
+    name: str
+    size: int
+    typical: int
+    """The skill nearest to the mean of the group."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +45,8 @@ class SkillMap:
     places: Doubles  # (K, 2), in [0, 1]
     measures: dict[str, Doubles]
     """Name → (K,) values."""
+    groups: list[Group]
+    """The clusters; the measure `CLUSTER` is their index."""
     explained: float
     """Share of the variance in behaviour that the plane explains."""
     steps: int
@@ -91,9 +105,10 @@ def make_map(
     axes, share = principal(features)
     measures = {f"return: {task}": value for task, value in returns.items()}
     measures[LENGTH] = np.linalg.norm(np.diff(track, axis=1), axis=2).sum(axis=1)
-    measures[CLUSTER] = clusters(axes, CLUSTERS).astype(np.float64)
+    labels, found = groups(axes, agent.agent.quantities, observations)
+    measures[CLUSTER] = labels.astype(np.float64)
     reference = ReferencePaths(skills, observations, np.stack(acted, axis=1))
-    return SkillMap(skills, names, _into_square(axes[:, :2]), measures, share, steps, reference)
+    return SkillMap(skills, names, _into_square(axes[:, :2]), measures, found, share, steps, reference)
 
 
 def _centres(env: VectorEnv) -> Doubles:
@@ -138,6 +153,30 @@ def clusters(points: Doubles, count: int) -> npt.NDArray[np.int64]:
         chosen.append(int(nearest.argmax()))
     labels: npt.NDArray[np.int64] = kmeans2(points, points[chosen], iter=50, minit="matrix")[1].astype(np.int64)
     return labels
+
+
+def groups(axes: Doubles, quantities: Quantities, observations: Array) -> tuple[npt.NDArray[np.int64], list[Group]]:
+    """Return the group of each skill, and the groups: clusters, of which those with the same name are one group."""
+    labels = clusters(axes, CLUSTERS)
+    kept = np.unique(labels)
+    names = [f"cluster {place + 1}" for place in range(len(kept))]
+    if quantities:
+        signals, sizes = mean_signals(quantities, observations)
+        names = [name_of(quantities, signals[labels == k].mean(axis=0), sizes[labels == k].mean(axis=0)) for k in kept]
+    order = sorted(set(names), key=names.index)
+    index = np.array([order.index(names[int(np.searchsorted(kept, label))]) for label in labels], np.int64)
+    found = []
+    for place, name in enumerate(order):
+        members = np.flatnonzero(index == place)
+        distances = np.linalg.norm(axes[members] - axes[members].mean(axis=0), axis=1)
+        found.append(Group(name, len(members), int(members[distances.argmin()])))
+    return index, found
+
+
+def best_skills(skill_map: SkillMap) -> dict[str, int]:
+    """Return the skill with the highest return of each task, for tasks whose returns differ."""
+    returns = {name.removeprefix("return: "): v for name, v in skill_map.measures.items() if name.startswith("return")}
+    return {task: int(values.argmax()) for task, values in returns.items() if np.ptp(values) > 0}
 
 
 def _into_square(axes: Doubles) -> Doubles:
