@@ -351,7 +351,10 @@ def _source(path: Path | str, at: int | None, domain: str, given: FinetuneSettin
         raise UserError(f"{path} learned the task {config.environment}: give the folder of a pre-training")
     trained_in = envs.domain_of(config.environment)
     if trained_in not in (domain, given.task):
-        raise UserError(f'{path} was pre-trained in "{trained_in}", which has no task "{given.task}"')
+        raise UserError(
+            f'{path} was pre-trained in "{trained_in}", which has no task "{given.task}": '
+            f'choose a task of "{trained_in}"'
+        )
     if config.learner != given.learner:
         raise UserError(
             f"{path} was pre-trained with {config.learner}: omit `learner`, or pre-train with {given.learner}"
