@@ -99,7 +99,7 @@ def pretrain(
         start: Start from the weights of this pre-training, with its settings except those that are given. Objective,
             scale, preset and learner are those of the run. Replay buffer, optimisers and the number of steps start
             afresh.
-        scale: Where the defaults come from: `"smoke"` (seconds), `"laptop"` (minutes) or `"paper"`.
+        scale: The set of default settings: `"smoke"` (seconds), `"laptop"` (minutes) or `"paper"`.
         preset: A named set of the method's options.
         learner: The RL algorithm: `"ddpg"`, `"td3"` or `"sac"`, and for discrete actions `"dqn"` or `"sac_discrete"`;
             by default that of the method.
@@ -182,7 +182,7 @@ def finetune(
         task: A task (`"walker-run"`, or `"run"` in the run's domain), a formula of named quantities as the reward
             (`"walker => speed * upright"`), `"prompt"` for the reward of a prompt's folder, or complete settings.
         at: Use the weights of this step's milestone or checkpoint. Required if the pre-training is not finished.
-        scale: Where the defaults come from. By default the scale and the learner's settings of the pre-training.
+        scale: The set of default settings. By default the scale and the learner's settings of the pre-training.
         learner: The RL algorithm; by default that of the pre-training.
         out: Folder of the run. By default a new folder under `runs/` is created.
         quiet: Show no progress.
@@ -242,7 +242,7 @@ def offline(
             reward in the data.
         learner: `"td3"` (default), `"td3bc"`, `"cql"`, `"iql"` or `"bc"`; also `"ddpg"` and `"sac"`.
         objective: `"fb"`, `"hilp"` or `"steer"` learn skills for many rewards instead of one task.
-        preset: Where the defaults come from: `"smoke"`, `"laptop"` (minutes on one core) or `"exorl"` (the settings of
+        preset: The set of default settings: `"smoke"`, `"laptop"` (minutes on one core) or `"exorl"` (the settings of
             the ExORL benchmark).
         out: Folder of the run. By default a new folder under `runs/` is created.
         quiet: Show no progress.
@@ -351,7 +351,10 @@ def _source(path: Path | str, at: int | None, domain: str, given: FinetuneSettin
         raise UserError(f"{path} learned the task {config.environment}: give the folder of a pre-training")
     trained_in = envs.domain_of(config.environment)
     if trained_in not in (domain, given.task):
-        raise UserError(f'{path} was pre-trained in "{trained_in}", which has no task "{given.task}"')
+        raise UserError(
+            f'{path} was pre-trained in "{trained_in}", which has no task "{given.task}": '
+            f'choose a task of "{trained_in}"'
+        )
     if config.learner != given.learner:
         raise UserError(
             f"{path} was pre-trained with {config.learner}: omit `learner`, or pre-train with {given.learner}"

@@ -22,7 +22,7 @@ class EvaluateArguments(AgentArguments):
     seed: int = 0
     """Seed of the initial states and the random skills."""
     infer: int | None = None
-    """Label this many states with each task's rewards and infer its skill from them, without finetuning."""
+    """Infer the skill of each task from the rewards of this many states, without finetuning."""
     goals: int | None = None
     """Steer to this many random goal positions instead, and report how many are reached."""
     json: bool = False

@@ -29,7 +29,7 @@ class ExploreArguments:
     steps: int = 200
     """Steps per skill, whose final positions make the map."""
     host: str = "127.0.0.1"
-    """Address to listen on; 0.0.0.0 lets everybody in who can reach this machine."""
+    """Address to listen on. With 0.0.0.0, everybody who can reach this machine can open the page."""
     port: int = 8080
     """Port to listen on. If it is in use, the next free one is taken."""
     viewers: int = 16

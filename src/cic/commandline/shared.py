@@ -1,4 +1,4 @@
-"""What several commands share: arguments, and how a training command resumes and reports its result."""
+"""Code that several commands share: arguments, resuming a run, and printing its result."""
 
 from __future__ import annotations
 

@@ -97,7 +97,8 @@ def formula_reward(domain: str, formula: str, next_obs: Array) -> Array:
     values = {quantity.name: parse(quantity.formula)(entries, np, np.asarray) for quantity in used}
     reward = np.broadcast_to(expression(values, np, np.asarray), (len(next_obs),)).astype(np.float32)
     if not np.isfinite(reward).all():
-        raise UserError(f'the formula "{formula}" is not finite at {int((~np.isfinite(reward)).sum()):,} states')
+        states = int((~np.isfinite(reward)).sum())
+        raise UserError(f'the formula "{formula}" is not finite at {states:,} states: limit its values')
     return reward
 
 

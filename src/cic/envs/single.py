@@ -1,4 +1,4 @@
-"""What `gymnasium.make("cic/walker-run-v0")` and `gymnasium.make_vec` return."""
+"""The environments that `gymnasium.make("cic/walker-run-v0")` and `gymnasium.make_vec` return."""
 
 from __future__ import annotations
 

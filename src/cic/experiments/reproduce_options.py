@@ -15,7 +15,7 @@ class ReproduceOptions:
     """How experiments are run."""
 
     scale: Literal["smoke", "laptop", "paper"] = "laptop"
-    """smoke (seconds, shows that it works), laptop (hours on one core), paper (the paper's numbers)."""
+    """The set of default settings: smoke (seconds, a test), laptop (hours on one core) or paper (the paper's)."""
     out: Path = Path("reproduction")
     """Folder for runs, figures and pages; one scale each."""
     draw: bool = False

@@ -1,4 +1,4 @@
-"""Which requests the explorer answers. It has no password, so other websites in the same browser must not reach it.
+"""The requests that the explorer answers. It has no password, so other websites in the same browser must be refused.
 
 A website can send requests to a server on this machine: through a name of its own that it points at 127.0.0.1 (DNS
 rebinding), or by opening a websocket. Browsers state both in headers that the website cannot change: `Host` is the name

@@ -1,4 +1,4 @@
-"""What all viewers share: the agents and their skill maps, each loaded or computed once."""
+"""The agents and their skill maps, which all viewers share. Each is loaded or computed once."""
 
 from __future__ import annotations
 

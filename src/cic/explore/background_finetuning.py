@@ -1,4 +1,4 @@
-"""A finetuning in a process of its own, so that the bodies on the page keep moving."""
+"""A finetuning in a separate process, so that the bodies on the page keep moving."""
 
 from __future__ import annotations
 

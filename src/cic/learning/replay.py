@@ -83,7 +83,8 @@ class Replay:
         self.slots = capacity // num_envs
         if self.slots <= nstep:
             raise UserError(
-                f"a replay of {capacity} steps is too small for {num_envs} environments and {nstep}-step returns"
+                f"a replay of {capacity} steps is too small for {num_envs} environments and {nstep}-step returns: "
+                "make it larger"
             )
         self.num_envs, self.nstep, self.gamma = num_envs, nstep, gamma
         records = num_envs * self.slots

@@ -76,7 +76,9 @@ def _group(
     warnings.states(runs, notices)
     runs = [run for run in runs if math.isfinite(run.score)]
     if not runs:
-        raise UserError(f"group {name} ({', '.join(map(str, paths))}) contains no finished finetuning run")
+        raise UserError(
+            f"group {name} ({', '.join(map(str, paths))}) contains no finished finetuning run: give other folders"
+        )
     rows = groups.study(runs, [], options.mix).finetune
     if len(rows) == 1:
         return rows[0]

@@ -145,7 +145,7 @@ def _diagnose(agent: Agent, run: Run, asked: SkillsOptions, tick: Callable[[], o
 
 def comparison_table(found: Diagnosis) -> tuple[list[str], list[list[str]]]:
     """Return header and rows: the variance that the skill explains, and the returns without finetuning."""
-    header = ["of the variance in", "a skill explains", "90 % interval", "mean skill", f"best of {found.skills}"]
+    header = ["variance of", "due to the skill", "90 % interval", "mean return", f"best of {found.skills}"]
     rows = [
         [
             name,

@@ -207,7 +207,7 @@ def standard_error(values: Sequence[float] | FloatArray) -> float:
 def _same_tasks(a: Matrix, b: Matrix) -> tuple[Matrix, Matrix]:
     common = [task for task in a.tasks if task in b.tasks]
     if not common:
-        raise UserError("the two groups have no task in common")
+        raise UserError("the two groups have no task in common: choose runs of the same tasks")
     return a.only(common), b.only(common)
 
 

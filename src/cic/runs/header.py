@@ -27,7 +27,7 @@ def read_header(path: Path) -> dict[str, Any]:
     if isinstance(header, str):
         raise UserError(f"{path}: {header}")
     if not {"format", "kind", "config"} <= header.keys():
-        raise UserError(f"{file} is not the config of a run")
+        raise UserError(f"{file} is not the config of a run: give the folder of a run")
     if header["format"] not in FORMATS:
         age, way = ("a newer", "upgrade cic") if header["format"] != 1 else ("an earlier", "use that version")
         raise UserError(
@@ -36,7 +36,7 @@ def read_header(path: Path) -> dict[str, Any]:
         )
     fits = header["kind"] in KINDS and isinstance(header["config"], dict)
     if not fits or not isinstance(header.get("discard_from"), int | None):
-        raise UserError(f"{file} is not the config of a run")
+        raise UserError(f"{file} is not the config of a run: give the folder of a run")
     return header
 
 

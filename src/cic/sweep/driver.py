@@ -61,7 +61,7 @@ def run_plan(plan: Plan, options: SweepOptions, specs: Sequence[RunSpec] | None 
 
     specs = resolve(plan) if specs is None else specs
     if not specs:
-        raise UserError("the plan has no runs")
+        raise UserError("the plan has no runs: add runs to it")
     store = Store(options.out)
     driver = secrets.token_hex(4)
     context = SweepContext(store.where, f"{SWEEP}/.seen-{driver}", driver, tuple(sys.argv), _imports())

@@ -117,7 +117,7 @@ def read_plan(path: Path) -> Plan:
     except OSError as error:
         raise UserError(f"the plan {path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise UserError(f"the plan {path} is not a text file") from None
+        raise UserError(f"the plan {path} is not a text file: give a JSON file that `plan` has written") from None
     return plan_from_text(text, str(path))
 
 

@@ -58,9 +58,9 @@ def _source(entry: Entry, specs: dict[str, RunSpec]) -> str | None:
     """Return the name of the pre-training that a finetuning continues."""
     found = [name for name in entry.after if specs[name].kind == "pretrain"] if entry.kind == "finetune" else []
     if len(found) + (entry.pretrained is not None) > 1:
-        raise UserError("a finetuning continues one pre-training, not several")
+        raise UserError("a finetuning starts from one pre-training, not from several: name one in `after`")
     if entry.kind == "pretrain" and entry.pretrained is not None:
-        raise UserError("a pre-training continues no other run: remove `pretrained`")
+        raise UserError("a pre-training does not start from another run: remove `pretrained`")
     return found[0] if found else None
 
 
@@ -97,7 +97,7 @@ def _complete(entry: Entry, before: LoopConfig[Any] | None) -> tuple[LoopConfig[
 
 def _require(given: dict[str, Any], name: str) -> None:
     if name not in given:
-        raise UserError(f"the config lacks {name}")
+        raise UserError(f"the config lacks {name}: add it")
 
 
 def _any_task(domain: str) -> str:

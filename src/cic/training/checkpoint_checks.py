@@ -36,7 +36,7 @@ def fitting(folder: Path) -> Iterator[None]:
         text = " ".join(str(error).split())[:200]
         kind = "" if isinstance(error, Misfit) else f"{type(error).__name__}: "
         raise UserError(
-            f"the checkpoint {folder} does not fit its config.json ({kind}{text}): was it made by another version?"
+            f"the checkpoint {folder} does not fit its config.json ({kind}{text}): use the version that made it"
         ) from error
 
 

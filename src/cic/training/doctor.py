@@ -1,4 +1,4 @@
-"""`cic doctor`: did a run learn anything? Numbers next to those of random actions, and what to do about each finding.
+"""`cic doctor`: whether a run learned anything, by comparison with random actions, and a remedy for each problem.
 
 The agent acts in a fresh environment, with random skills or with the skill that finetuning chose, and without noise;
 random actions act for as many steps from the same initial states. The checks of `training.validity` are applied to the

@@ -1,4 +1,4 @@
-"""Checks of an environment before a long run: what training would stumble over, measured with random actions."""
+"""Checks of an environment before a long run: problems that would disturb training, found with random actions."""
 
 from __future__ import annotations
 

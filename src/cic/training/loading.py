@@ -82,7 +82,9 @@ def load_agent(run: Run, config: Any, at: int | None) -> tuple[Agent, int]:
     """Load an agent from the config, the sizes and the weights in its run folder; return it and its step."""
     spaces = run.spaces or _built_in_spaces(config.environment)
     if spaces is None:
-        raise UserError(f"{run.path / 'config.json'} does not state the sizes of observations and actions")
+        raise UserError(
+            f"{run.path / 'config.json'} does not state the sizes of observations and actions: choose another run"
+        )
     layout = _layout(run, spaces)
     if layout is not None:
         spaces = spaces._replace(parts=parts_of(layout.observation, str(run.path / "config.json")))

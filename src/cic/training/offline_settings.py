@@ -36,9 +36,9 @@ class OfflineConfig(LoopConfig[L], Generic[O, L]):
     objective: str = TASK_REWARD
     """ddpg learns from the task's reward; fb, hilp and steer learn skills for many rewards (zero-shot)."""
     learner: str = "td3"
-    """The RL algorithm: td3, td3bc, cql, iql or bc for a task; ddpg and sac work too, and are those for fb and hilp."""
+    """The RL algorithm: td3, td3bc, cql, iql, bc, ddpg or sac for a task; ddpg, td3 or sac for fb and hilp."""
     preset: Preset = "laptop"
-    """Where the defaults come from: smoke (seconds), laptop (minutes, one core), exorl (the benchmark's settings)."""
+    """The set of default settings: smoke (seconds), laptop (minutes on one core) or exorl (the benchmark's)."""
     steps: int = 100_000
     """Updates in total. There are no environment steps."""
     data_steps: int | None = None

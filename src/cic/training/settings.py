@@ -39,7 +39,7 @@ class SearchConfig:
     trial_steps: int = 100
     """Steps of each trial; halving starts with half of them."""
     trial_skip: int = 0
-    """First steps of each trial that do not count, because their states still depend on the previous trial."""
+    """Steps at the start of each trial that are excluded from its score, because they depend on the previous trial."""
     finalists: int = 2
     """Number of skills that the library search tries after its ranking of the library."""
     search_value: float = 0.5
@@ -58,7 +58,7 @@ class LoopConfig(Generic[L]):
     """Settings that pre-training and finetuning share."""
 
     scale: Scale = "laptop"
-    """Where the defaults come from: smoke (seconds), laptop (minutes, one core), paper (the paper's numbers)."""
+    """The set of default settings: smoke (seconds), laptop (minutes on one core) or paper (the paper's settings)."""
     seed: int = 0
     """Seed of the run. The same seed gives bit-exact results on the same machine."""
     steps: int = 100_000
@@ -187,8 +187,8 @@ class PretrainConfig(LoopConfig[L], Generic[O, L]):
     search of a finetuning. By default 40, or fewer so that they take at most a fifth of the steps. With 0, the last
     skills of the training are recorded instead."""
     library_starts: int = 5
-    """Number of initial states of each of these skills. With a single one, a skill that stays put cannot be told from
-    one that reaches the target."""
+    """Number of initial states of each of these skills. With a single one, a skill that stays in place looks the
+    same as one that reaches the target."""
     library_steps: int = 250
     """Steps from each of these initial states."""
     options: O

@@ -1,4 +1,4 @@
-"""Validity checks of a run: does it still learn something, or did a part of it stop working?
+"""Validity checks of a run: whether it still learns, and which part of it does not work.
 
 The checks read the metrics of a log line, so they cost nothing between two lines. A sign that appears in `LASTING`
 lines (minus those without it) is a problem: it is printed once with a remedy, and listed under `problems` in

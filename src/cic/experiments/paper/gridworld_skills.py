@@ -66,7 +66,7 @@ class GridworldSkills(Experiment):
     name = "gridworld"
     title = "Few skills reach few states"
     shows = "the gridworld of the appendix"
-    question = "How many of 100 states do four discrete skills reach, and what do 100 skills do?"
+    question = "How many of 100 states do four discrete skills reach, and how many do 100 skills reach?"
     claim = (
         "Four discrete skills can maximise the mutual information by going to four neighbouring states, so that only "
         "four of the hundred states are reached, with either decomposition; with 100 skills the agent could memorise "

@@ -17,7 +17,7 @@ from cic.core.types import Array
 from cic.training.library import distances, predicted_scores
 from cic.training.searches.base import Candidate, Problem, Search, register_search
 
-STARTS = 3  # per finalist: with a single one, a skill that stays put cannot be told from one that reaches the target
+STARTS = 3  # per finalist: with a single one, a skill that stays in place looks the same as one that reaches the target
 
 
 @register_search
