@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stepped_search import SteppedSearch
 
+import cic
 from cic.core.errors import UserError
 from cic.core.types import Spaces
 from cic.learning.objectives import SkillSpace
 from cic.learning.replay import Replay
-from cic.training.library import STATES, Library, distances, from_replay, predicted_scores
+from cic.runs.folder import Run
+from cic.training.library import STATES, Library, distances, from_replay, predicted_scores, recorded
 from cic.training.searches import Problem, make_search
 from cic.training.settings import SearchConfig
 
@@ -157,8 +160,39 @@ def test_the_latest_skills_that_acted_long_enough_are_kept(copies: int) -> None:
     assert {int(number) for _, number in latest.skills} == {5}
 
 
-def test_without_a_skill_that_is_over_there_is_no_library() -> None:
-    assert from_replay(filled([5], 1), 10, 100) is None
+def test_episodes_that_are_shorter_than_the_paths_of_the_library_are_kept_whole() -> None:
+    found = from_replay(filled([5, 30, 30, 7], 1), 10, 100)
+    assert found is not None
+    assert [int(number) for _, number in found.skills] == [2, 1]
+    assert found.paths[0, -1, 1] - found.paths[0, 0, 1] == 30
+    assert from_replay(Replay(Spaces(2, 1), 2, 100, 1), 10, 100) is None
+
+
+def test_recorded_skills_have_their_longest_paths() -> None:
+    """Skill 1 falls twice before its time is over, skill 2 never."""
+    replay = filled([4, 30], 1)
+    for number, length, ended in ((1, 8, True), (1, 20, True), (1, 2, False), (2, 30, False)):
+        for age in range(length):
+            obs, skill = np.float32([[0, 100 * number + age]]), np.float32([[0, 10 + number]])
+            over = np.array([ended and age == length - 1])
+            replay.add(obs, skill, np.zeros((1, 1), np.float32), np.zeros(1, np.float32), over,
+                       skill_started=np.array([age == 0]), task_rewards=None)  # fmt: skip
+            if over[0]:
+                replay.finish(np.float32([[0, 100 * number + length]]), over)
+    replay.finish(np.float32([[0, 230]]), np.ones(1, bool))
+    found = recorded(replay, 2, 1, 30)
+    assert found is not None
+    assert found.skills[:, 1].tolist() == [12, 11]
+    lengths = found.paths[:, -1, 1] - found.paths[:, 0, 1]
+    assert lengths.tolist() == [30, 20]
+
+
+@pytest.mark.parametrize("domain", ["gridworld", "half_cheetah"])
+def test_a_domain_with_short_episodes_has_a_library(domain: str, tmp_path: Path) -> None:
+    settings = {"scale": "smoke", "library": 3, "library_starts": 1, "library_steps": 250, "steps": 3_000}
+    library = Run(cic.pretrain(domain, out=tmp_path / "run", quiet=True, **settings).path).library()
+    assert library is not None
+    assert len(np.unique(library["skills"], axis=0)) == 3
 
 
 # ---- the search ------------------------------------------------------------------------------------------------

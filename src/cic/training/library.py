@@ -65,15 +65,34 @@ def checked(arrays: dict[str, npt.NDArray[Any]], dim: int, obs: int) -> Library 
 
 
 def from_replay(replay: Replay, count: int, steps: int) -> Library | None:
-    """The latest `count` paths of skills that were active for at least `steps` consecutive steps; None without any."""
-    skills, paths = [], []
-    for skill, path in replay.skill_paths():
-        if len(path) > steps:
-            skills.append(skill)
-            paths.append(path[np.linspace(0, steps, STATES).round().astype(np.int64)])
-        if len(skills) == count:
+    """The latest `count` paths of skills that were active for at least `steps` consecutive steps.
+
+    If all paths are shorter, because episodes are, the longest ones count. None without any path.
+    """
+    found = list(replay.skill_paths())
+    steps = min(steps, max((len(path) for _, path in found), default=0) - 1)
+    return _library([(skill, path) for skill, path in found if len(path) > steps > 0][:count], steps)
+
+
+def recorded(replay: Replay, count: int, starts: int, steps: int) -> Library | None:
+    """The paths of the latest `count` skills, of each the longest `starts`: shorter than `steps` if episodes are."""
+    of_skill: dict[bytes, list[tuple[int, Array, Array]]] = {}
+    for place, (skill, path) in enumerate(replay.skill_paths()):
+        if skill.tobytes() not in of_skill and len(of_skill) == count:
             break
-    return Library(np.stack(skills), np.stack(paths)) if skills else None
+        of_skill.setdefault(skill.tobytes(), []).append((place, skill, path))
+    kept = [
+        one for paths in of_skill.values() for one in sorted(paths, key=lambda one: -len(one[2][: steps + 1]))[:starts]
+    ]
+    return _library([(skill, path) for _, skill, path in sorted(kept, key=lambda one: one[0])], steps)
+
+
+def _library(paths: list[tuple[Array, Array]], steps: int) -> Library | None:
+    """The first `steps` of each path, or all of a shorter one."""
+    if not paths:
+        return None
+    states = [path[np.linspace(0, min(steps, len(path) - 1), STATES).round().astype(np.int64)] for _, path in paths]
+    return Library(np.stack([skill for skill, _ in paths]), np.stack(states))
 
 
 def distances(library: Library, obs: Array) -> Doubles:

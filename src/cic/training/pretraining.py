@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cic.training.evaluation import CoverageTracker, skill_cells
-from cic.training.library import from_replay
+from cic.training.library import from_replay, recorded
 from cic.training.script import Call, Script, Segment
 from cic.training.settings import PretrainConfig
 from cic.training.skill_variance import diagnose
@@ -94,10 +94,11 @@ def _keep_library(loop: Pretraining, collected: bool) -> None:
     space, config = loop.agent.objective.skills, loop.config
     if space.kind == "none" or loop.agent.spaces.images:
         return
-    count, steps = 128, space.every or 200
     if collected:
-        count, steps = config.library_skills * config.library_starts, config.library_steps
-    if (found := from_replay(loop.replay, count, steps)) is not None:
+        found = recorded(loop.replay, config.library_skills, config.library_starts, config.library_steps)
+    else:
+        found = from_replay(loop.replay, 128, space.every or 200)
+    if found is not None:
         loop.run.save_library(found.arrays())
 
 
