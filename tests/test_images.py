@@ -471,7 +471,7 @@ def test_ignored_keys_are_reported_and_prior_data_is_refused(tmp_path: Path) -> 
         Run(run.path).replay()
     with pytest.raises(UserError, match="prior_data is not available for images"):
         cic.finetune(run.path, "grid_dict", prior_data=0.5, out=tmp_path / "tuned")
-    with pytest.raises(UserError, match=r"was pre-trained with encoding .*omit `encoding`, or pre-train again"):
+    with pytest.raises(UserError, match=r"was pre-trained with `image_features=\d+`, not 7: omit `image_features`, or"):
         cic.finetune(run.path, "grid_dict", image_features=7, out=tmp_path / "tuned")
 
 
@@ -529,6 +529,13 @@ def test_impossible_pixels_are_refused(name: str, message: str) -> None:
         cic.envs.make(name)
 
 
+def test_pixels_without_opengl_leave_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUJOCO_GL", "disabled")
+    with pytest.raises(UserError, match=r"rendering needs OpenGL \(.*unset MUJOCO_GL\).*apt install"):
+        cic.pretrain("point_mass", "diayn", pixels=True, scale="smoke", out=tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.usefixtures("_opengl")
 def test_pixels_resume_bit_exactly(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"scale": "smoke", "pixels": True, "image_size": 20, "checkpoint_every": 60}
@@ -562,6 +569,19 @@ def test_scales_of_pixels_are_those_of_urlb() -> None:
     tuned = finetune_defaults("walker-run", "paper", pixels=True)
     assert (tuned.steps * tuned.action_repeat, tuned.learning.batch) == (100_000, 256)
     assert paper.environment == "walker?pixels=84&frame_stack=3&action_repeat=2"
+
+
+def test_the_preset_released_has_the_gradients_of_the_released_code() -> None:
+    from cic.api import continuing
+    from cic.training.settings import override, pretrain_defaults
+
+    released = pretrain_defaults("walker", "cic", preset="released", pixels=True)
+    assert released.encoding.encoder_gradients == "released"
+    assert continuing(released, "walker-run").encoding.encoder_gradients == "released"
+    assert override(released, {"encoder_gradients": "corrected"}).encoding.encoder_gradients == "corrected"
+    for preset, pixels in ((None, True), ("released", False)):
+        config = pretrain_defaults("walker", "diayn", preset=preset, pixels=pixels)
+        assert (config.preset, config.encoding.encoder_gradients) == ("released", "corrected")
 
 
 # ---- OpenGL ----------------------------------------------------------------------------------------------------

@@ -48,6 +48,8 @@ def test_other_sizes_and_finetunings_are_refused(run: Path, tmp_path: Path) -> N
     with pytest.raises(cic.UserError, match="do not fit the new settings"):
         cic.pretrain(start=run, out=tmp_path / "wide", hidden=32, quiet=True)
     assert not (tmp_path / "wide").exists()
+    with pytest.raises(cic.UserError, match=r"do not fit the new settings .*settings that add networks"):
+        cic.pretrain(start=run, out=tmp_path / "more", novelty=1.0, quiet=True)
     with pytest.raises(cic.UserError, match="give a domain, or `start`"):
         cic.pretrain()
 

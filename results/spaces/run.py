@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+from safetensors.numpy import load_file
 
 import cic
 
@@ -21,6 +23,7 @@ import grid
 
 CARTPOLE = "gymnasium:CartPole-v1"
 GRID_STEPS, LATEST = 30_000, 2_000
+Positions = npt.NDArray[np.float64]
 
 
 def run(folder: Path, name: str, command: str) -> Path:
@@ -72,35 +75,59 @@ def random_grid_cells(rng: np.random.Generator) -> int:
 
 PIXELS = "--pixels --lr 3e-4"
 REPEAT = 2  # environment steps per action with pixels
+SIDE, GRIDS = 0.29, (20, 40, 80)  # the coverage of point_mass: 20 × 20 cells within ±0.29 m, and finer grids
 
 
 def point_mass(folder: Path, seed: int) -> None:
     """From pixels, and from states with the same number of environment steps."""
-    report(folder, {"part": "point_mass", "method": "random actions", "seed": seed, "cells": random_cells(seed)})
+    report_cells(folder, "random actions", seed, random_positions(seed, 24_000))
+    report_cells(folder, "6,000 random actions", seed, random_positions(seed, 6_000))
     words = f"pretrain --domain point_mass --seed {seed} --library 0"
     tuned = f"--task reach_top_left --seed {seed} --eval-every"
-    pixels = run(folder, f"point_mass-pixels-{seed}", f"{words} {PIXELS} --steps 24000 --update-every 16")
+    pixels = run(
+        folder, f"point_mass-pixels-{seed}", f"{words} {PIXELS} --keep-physics --steps 24000 --update-every 16"
+    )
     command = f"finetune {pixels} {tuned} 1000 --steps 6000 --update-every 4 --lr 3e-4"
     run(folder, f"point_mass-pixels-finetuned-{seed}", command)
     states = run(folder, f"point_mass-states-{seed}", f"{words} --steps 48000")
     run(folder, f"point_mass-states-finetuned-{seed}", f"finetune {states} {tuned} 2000 --steps 12000")
-    for kind, out in (("pixels", pixels), ("states", states)):
-        cells = json.loads((out / "result.json").read_text())["coverage/cells"]
-        report(folder, {"part": "point_mass", "method": f"cic, {kind}", "seed": seed, "cells": cells})
+    report_cells(folder, "cic, pixels", seed, positions(pixels))
+    report_cells(folder, "cic, pixels, 6,000 actions after the random ones", seed, positions(pixels, 4_000, 10_000))
+    cells = json.loads((states / "result.json").read_text())["coverage/cells"]
+    report(folder, {"part": "point_mass", "method": "cic, states", "seed": seed, "grid": GRIDS[0], "cells": cells})
 
 
-def random_cells(seed: int, actions: int = 24_000, envs: int = 4) -> int:
-    """Cells of the coverage of point_mass (20 × 20 within ±0.29 m) that random actions visit."""
-    env, rng, seen = cic.envs.make("point_mass", num_envs=envs), np.random.default_rng(seed), set()
+def positions(out: Path, start: int = 0, stop: int | None = None) -> Positions:
+    """The positions (N, 2) of point_mass before the actions `start` to `stop` of a run with `--keep-physics`."""
+    checkpoint = max((out / "checkpoints").iterdir(), key=lambda path: int(path.name))
+    replay = load_file(checkpoint / "replay.safetensors")
+    envs = len(replay["physics"])
+    found = [
+        rows[~end][start // envs : stop and stop // envs]
+        for rows, end in zip(replay["physics"][..., :2], replay["episode_end"].astype(bool), strict=True)
+    ]
+    return np.concatenate(found)
+
+
+def random_positions(seed: int, actions: int, envs: int = 4) -> Positions:
+    """The positions after random actions in point_mass."""
+    env, rng, found = cic.envs.make("point_mass", num_envs=envs), np.random.default_rng(seed), []
     for step in range(actions // envs):
         if step % (1_000 // REPEAT) == 0:  # the length of an episode
             env.reset(seed=None if step else seed)
         action = rng.uniform(-1, 1, (envs, 2)).astype(np.float32)
         for _ in range(REPEAT):
             obs = env.step(action).obs
-        inside = obs[np.abs(obs[:, :2]).max(axis=1) < 0.29, :2]
-        seen |= {tuple(cell) for cell in np.floor((inside + 0.29) / 0.58 * 20).astype(int)}
-    return len(seen)
+        found.append(obs[:, :2].copy())
+    return np.concatenate(found)
+
+
+def report_cells(folder: Path, method: str, seed: int, found: Positions) -> None:
+    """Visited cells of each grid. As in `coverage/cells`, positions at the walls belong to the outermost cells."""
+    for grid_side in GRIDS:
+        cells = np.clip(np.floor((found + SIDE) / (2 * SIDE) * grid_side), 0, grid_side - 1)
+        visited = len(np.unique(cells, axis=0))
+        report(folder, {"part": "point_mass", "method": method, "seed": seed, "grid": grid_side, "cells": visited})
 
 
 def walker(folder: Path, seed: int) -> None:

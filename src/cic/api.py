@@ -7,7 +7,7 @@ import re
 import secrets
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -156,11 +156,14 @@ def _started(
     elif domain is None:
         check_source(run, config, trust=False)
     agent, step = load_agent(run, before, None)
-    fresh = make_agent(config, agent.spaces).state_dict()
-    for name, value in agent.state_dict().items():
-        if name not in fresh or fresh[name].shape != value.shape:
-            raise UserError(f"the weights of {start} do not fit the new settings ({name}): keep sizes such as `hidden`")
-    return config, Inheritance(agent.state_dict(), {}), f"starts from {start} at step {step:,}"
+    fresh, weights = make_agent(config, agent.spaces).state_dict(), agent.state_dict()
+    for name in {**weights, **fresh}:
+        if name not in fresh or name not in weights or fresh[name].shape != weights[name].shape:
+            raise UserError(
+                f"the weights of {start} do not fit the new settings ({name}): keep sizes such as `hidden`, and "
+                "settings that add networks such as `auxiliary`"
+            )
+    return config, Inheritance(weights, {}), f"starts from {start} at step {step:,}"
 
 
 def finetune(
@@ -366,11 +369,8 @@ def _source(path: Path | str, at: int | None, domain: str, given: FinetuneSettin
             f"{path} has networks of width {config.learning.hidden}, not {given.learning.hidden}: "
             f"set `hidden={config.learning.hidden}` or `scale={config.scale}`"
         )
-    for name in _OBSERVATION:
-        if getattr(config, name) != getattr(given, name):
-            raise UserError(
-                f"{path} was pre-trained with {name} {getattr(config, name)}: omit `{name}`, or pre-train again"
-            )
+    for name, before, now in _changed_observation(config, given):
+        raise UserError(f"{path} was pre-trained with `{name}={before}`, not {now}: omit `{name}`, or pre-train again")
     if run.kind == "finetune":
         return _prompt_source(run, config, given)
     agent, step = _final_agent(run, config) if at is None else load_agent(run, config, at)
@@ -385,6 +385,15 @@ def _source(path: Path | str, at: int | None, domain: str, given: FinetuneSettin
     found = (run.result() or {}).get("problems")
     problems = tuple(plain(name) for name in found) if isinstance(found, dict) else ()
     return _Source(agent, Inheritance(agent.state_dict(), library, steps), config, step, problems)
+
+
+def _changed_observation(config: LoopConfig[Any], given: LoopConfig[Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the settings of the observation that differ: name and both values."""
+    for name in _OBSERVATION:
+        before, now = getattr(config, name), getattr(given, name)
+        nested = dataclasses.is_dataclass(before)
+        old, new = (to_dict(one) if nested else {name: one} for one in (before, now))
+        yield from ((one, value, new[one]) for one, value in old.items() if value != new[one])
 
 
 def is_prompt(run: Run) -> bool:

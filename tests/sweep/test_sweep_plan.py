@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from make_plans import dags, entries, tiny_plan
 
+from cic.api import continuing
 from cic.core.errors import UserError
 from cic.sweep.grid import RunGrid, differences, of_config, parse_seeds, parse_setting
 from cic.sweep.plan import FORMAT, Entry, Plan, Resources, plan_from_text, read_plan
 from cic.sweep.resolve import resolve, resolve_configs
-from cic.training.settings import override, pretrain_defaults
+from cic.training.settings import finetune_defaults, override, pretrain_defaults
 
 RESOURCES = st.none() | st.builds(Resources, st.floats(0, 64), st.floats(0, 1) | st.integers(2, 8), st.floats(0, 512))
 
@@ -87,6 +88,7 @@ def test_an_error_in_a_plan_is_one_line(text: str, message: str) -> None:
         ({"domain": "walker", "steps": "many"}, "steps must be int"),
         ({"domain": "walker", "steps": 0}, "steps must be at least 1"),
         ({"domain": 3}, "domain must be a string"),
+        ({"domain": "walker", "pixels": "yes"}, "pixels must be true or false, not 'yes'"),
     ],
 )
 def test_an_error_in_a_config_names_its_run(config: dict[str, Any], message: str) -> None:
@@ -105,6 +107,16 @@ def test_a_finetuning_continues_one_matching_pre_training() -> None:
         resolve(Plan((first, second, Entry("f", "finetune", {"task": "walker-run"}, ("p", "q")))))
     with pytest.raises(UserError, match="does not exist"):
         resolve(Plan((Entry("f", "finetune", {"task": "walker-run"}, pretrained="/nowhere"),)))
+
+
+def test_pixels_have_their_own_defaults() -> None:
+    first = Entry("p", "pretrain", {"domain": "walker", "pixels": True})
+    second = Entry("f", "finetune", {"task": "walker-run", "pixels": True}, ("p",))
+    scratch = Entry("s", "finetune", {"task": "walker-run", "pixels": True})
+    configs = resolve_configs(Plan((first, second, scratch)))
+    assert configs["p"] == pretrain_defaults("walker", pixels=True)
+    assert configs["f"] == continuing(configs["p"], "walker-run")
+    assert configs["s"] == finetune_defaults("walker-run", pixels=True)
 
 
 def test_a_folder_follows_from_the_config_alone() -> None:
@@ -163,14 +175,22 @@ def test_settings_are_numbers_lists_or_strings() -> None:
 @steady
 @given(
     st.sampled_from(["cic", "apt", "proto", "sac"]),
+    st.booleans(),
     st.fixed_dictionaries(
-        {}, optional={"steps": st.integers(1, 99), "lr": st.floats(1e-5, 1), "nstep": st.integers(1, 5)}
+        {},
+        optional={
+            "steps": st.integers(1, 99),
+            "lr": st.floats(1e-5, 1),
+            "nstep": st.integers(1, 5),
+            "batch": st.sampled_from([8, 32]),
+            "encoder_gradients": st.sampled_from(["corrected", "released"]),
+        },
     ),
 )
-def test_a_config_is_rebuilt_from_its_differences(name: str, changes: dict[str, Any]) -> None:
+def test_a_config_is_rebuilt_from_its_differences(name: str, pixels: bool, changes: dict[str, Any]) -> None:
     objective, learner = ("cic", "sac") if name == "sac" else (name, "ddpg")
-    config = override(pretrain_defaults("walker", objective, "smoke", None, learner), changes)
-    default = pretrain_defaults("walker", objective, "smoke", None, learner)
+    default = pretrain_defaults("walker", objective, "smoke", None, learner, pixels)
+    config = override(default, changes)
     assert override(default, differences(config, default)) == config
     (rebuilt,) = resolve_configs(of_config(config, [config.seed])).values()
     assert rebuilt == config

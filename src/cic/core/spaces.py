@@ -100,7 +100,7 @@ def _leaves(space: Any, path: tuple[Key, ...], where: str) -> list[Leaf]:
     if not isinstance(space, Dict | Tuple):
         raise UserError(
             f"{where}: observations must be Box, Discrete, MultiDiscrete or MultiBinary, or a Dict or Tuple of these, "
-            f"not {type(space).__name__}"
+            f"not {type(space).__name__}: convert them with gymnasium.wrappers.TransformObservation"
         )
     if len(path) >= MAX_DEPTH:
         raise UserError(f"{where}: the space is nested more than {MAX_DEPTH} levels deep: flatten it")

@@ -28,6 +28,8 @@ class PixelEnv(VectorEnv):
     """
 
     def __init__(self, env: VectorEnv, size: int = 84, frames: int = 3, repeat: int = 2) -> None:
+        from cic.envs.rendering import require_opengl
+
         if env.model is None:
             raise UserError(f"{env.name} cannot be rendered: choose walker, quadruped, jaco or point_mass for pixels")
         for name, value, low, high in (
@@ -37,6 +39,7 @@ class PixelEnv(VectorEnv):
         ):
             if not low <= value <= high:
                 raise UserError(f"{name} must lie in [{low}, {high}], not {value}")
+        require_opengl()  # before the run's folder is created
         self._env, self._size, self._repeat = env, size, repeat
         self._space = Box(0, 255, (frames, size, size, 3), np.uint8)
         self._images = np.zeros((env.num_envs, *self._space.shape), np.uint8)

@@ -51,8 +51,7 @@ class Renderer:
         try:
             self._renderer = _renderer_class()(model, height, width)
         except Exception as error:  # every OpenGL platform fails with a type of its own
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise UserError(_NO_OPENGL.format(error=reason)) from error
+            raise _no_opengl(error) from error
         if plain:
             for flag in (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION):
                 self._renderer.scene.flags[flag] = False
@@ -115,10 +114,24 @@ def _close_all() -> None:
         renderer.close()
 
 
+def require_opengl() -> None:
+    """Raise a `UserError` if no OpenGL platform works here."""
+    try:
+        _renderer_class()
+    except Exception as error:
+        raise _no_opengl(error) from error
+
+
+def _no_opengl(error: Exception) -> UserError:
+    return UserError(_NO_OPENGL.format(error=" ".join(str(error).split()) or type(error).__name__))
+
+
 def _renderer_class() -> Any:
     """`mujoco.Renderer` with the first platform that works: MuJoCo has chosen one when it was imported."""
     from mujoco.rendering.classic import gl_context, renderer
 
+    if os.environ.get("MUJOCO_GL") in _OFF:
+        raise RuntimeError("MUJOCO_GL turns it off: unset MUJOCO_GL")
     if sys.platform == "linux" and not os.environ.get("MUJOCO_GL"):
         gl_context.GLContext = _working_context()
     return renderer.Renderer
@@ -172,7 +185,7 @@ def importing_dm_control() -> Iterator[None]:
 def gymnasium_rendering() -> Iterator[None]:
     """Set `MUJOCO_GL` to EGL for Gymnasium's MuJoCo environments if there is no display."""
     if os.environ.get("MUJOCO_GL") in _OFF:
-        raise UserError(_NO_OPENGL.format(error="MUJOCO_GL turns it off"))
+        raise UserError(_NO_OPENGL.format(error="MUJOCO_GL turns it off: unset MUJOCO_GL"))
     if not _headless():
         yield
         return

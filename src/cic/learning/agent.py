@@ -56,11 +56,11 @@ class Agent(nn.Module):
         self.skill: Array | None = None
         """The skill that `act` uses if none is given: the one that finetuning chose."""
         self.layout: Layout | None = None
+        """The environment's own spaces, which `predict` uses; None if they are unknown."""
         self.quantities: Quantities = objective.quantities if isinstance(objective, Steer) else ()
         """The quantities that prompts may name."""
         self.load_library: Callable[[], SkillPaths] = lambda: no_paths(objective)
         """Reads what the skills do, from the run folder."""
-        """The environment's own spaces, which `predict` uses; None if they are unknown."""
         self._skill_dim = objective.skills.dim
         self.to(self.device)
         self._create_optimisers()
@@ -306,7 +306,7 @@ class Agent(nn.Module):
         for part, module in (("encoder.", self.encoder), ("objective.", self.objective)):
             module.load_state_dict(_below(part, weights))
         if self.auxiliary is not None:
-            self.auxiliary.load_state_dict(_below("auxiliary.", weights) or self.auxiliary.state_dict())
+            self.auxiliary.load_state_dict(_below("auxiliary.", weights))
         self.learner.inherit(_below("learner.", weights), critic)
 
     # ---- checkpoints -------------------------------------------------------------------------------------------

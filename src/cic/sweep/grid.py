@@ -147,7 +147,8 @@ def differences(config: LoopConfig[Any], default: LoopConfig[Any]) -> Settings:
 
 def of_config(config: PretrainConfig[Any, Any], seeds: Iterable[int]) -> Plan:
     """Return a plan of one pre-training with several seeds."""
-    main = {name: getattr(config, name) for name in ("domain", "objective", "scale", "preset", "learner")}
+    names = ("domain", "objective", "scale", "preset", "learner", *(("pixels",) if config.pixels else ()))
+    main = {name: getattr(config, name) for name in names}
     rest = differences(config, pretrain_defaults(**main))
     return Plan(
         tuple(

@@ -17,8 +17,8 @@ from cic.sweep.specs import RunSpec
 from cic.training.settings import LoopConfig, finetune_defaults, override, pretrain_defaults
 
 _DEFAULTS = {
-    "pretrain": ("domain", "objective", "scale", "preset", "learner"),
-    "finetune": ("task", "scale", "learner"),
+    "pretrain": ("domain", "objective", "scale", "preset", "learner", "pixels"),
+    "finetune": ("task", "scale", "learner", "pixels"),
 }
 """Settings on which the defaults of the other settings depend."""
 _PROCESS_GB = 1.0
@@ -69,8 +69,9 @@ def _complete(entry: Entry, before: LoopConfig[Any] | None) -> tuple[LoopConfig[
     given = dict(entry.config)
     main = {name: given.pop(name) for name in _DEFAULTS[entry.kind] if name in given}
     for name, value in main.items():
-        if not isinstance(value, str):
-            raise UserError(f"{name} must be a string, not {value!r}")
+        kind, wanted = (bool, "true or false") if name == "pixels" else (str, "a string")
+        if not isinstance(value, kind):
+            raise UserError(f"{name} must be {wanted}, not {value!r}")
     if entry.kind == "pretrain":
         _require(main, "domain")
         domain, task = envs.split_name(main["domain"])
@@ -84,6 +85,8 @@ def _complete(entry: Entry, before: LoopConfig[Any] | None) -> tuple[LoopConfig[
     domain, task = envs.split_name(main["task"])
     if task is None and domain in envs.domains():
         raise UserError(f'"{domain}" is a domain without a reward: choose a task, for example "{_any_task(domain)}"')
+    if "pixels" in main and (entry.pretrained is not None or before is not None):
+        given["pixels"] = main.pop("pixels")  # the defaults follow from the pre-training
     if entry.pretrained is not None:
         start = starting_point(entry.pretrained, main["task"], main.get("scale"), main.get("learner"))
     elif before is not None:

@@ -176,7 +176,8 @@ class PretrainConfig(LoopConfig[L], Generic[O, L]):
     objective: str = "cic"
     """The method: `cic objectives` lists them."""
     preset: str = "released"
-    """A named set of the method's options; CIC has default, released, paper, explore and distinct."""
+    """A named set of the method's options; CIC has default, released, paper, explore and distinct. With `pixels`,
+    released also sets `encoder_gradients`."""
     milestones: tuple[int, ...] = (100_000, 500_000, 1_000_000, 2_000_000)
     """Steps at which the weights are saved permanently."""
     diagnosed: int = 12
@@ -414,6 +415,7 @@ def pretrain_defaults(
 ) -> Any:
     """Return the default config of a method at a scale; by default with the learner of the preset."""
     cls = get_objective(objective)
+    encoding = EncoderConfig(encoder_gradients="released" if pixels and preset == "released" else "corrected")
     preset = preset or next(iter(cls.presets))
     if preset not in cls.presets:
         raise unknown(f"preset of {objective}", preset, cls.presets)
@@ -422,7 +424,9 @@ def pretrain_defaults(
     wanted = recommended.get("learner", "ddpg")
     chosen = learner or fitting_learner(domain, wanted)
     shared = _scale(scale, "pretrain", chosen, _recommended_for(chosen, wanted, recommended, chosen == learner), pixels)
-    return PretrainConfig(domain=domain, objective=objective, preset=preset, options=options, **shared)
+    return PretrainConfig(
+        domain=domain, objective=objective, preset=preset, options=options, encoding=encoding, **shared
+    )
 
 
 _DISCRETE = {"ddpg": "dqn", "td3": "dqn", "sac": "sac_discrete"}
