@@ -159,7 +159,7 @@ def test_an_agent_acts_by_the_skill_that_was_chosen_for_it() -> None:
     [
         ((5, OBS + 1), (5, SKILL), "observes"),
         ((5, OBS), (5, SKILL + 1), "dimension"),
-        ((5, OBS), None, "dimension"),
+        ((5, OBS), None, "no chosen skill: set `agent.skill`"),
         ((5, OBS), (3, SKILL), "one skill or as many"),
     ],
 )

@@ -289,6 +289,8 @@ def test_override_refuses_what_there_is_not() -> None:
         override(pretrain_defaults("walker", "cic", "smoke"), {"temprature": 0.1})
     with pytest.raises(UserError, match='unknown setting "temperature"'):
         override(pretrain_defaults("walker", "rnd", "smoke"), {"temperature": 0.1})
+    with pytest.raises(UserError, match=r"options is a group of settings, not \{'temperature': 0.1\}"):
+        override(pretrain_defaults("walker", "cic", "smoke"), {"options": {"temperature": 0.1}})
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -102,11 +105,79 @@ def test_foreign_and_damaged_files_get_one_message_each(run: Path, exorl: Path, 
         "reward contains NaN": good | {"reward": np.full((51, 1), np.nan, np.float32)},
         "should have 51 rows of action": good | {"action": good["action"][1:]},
         "action is int64": good | {"action": good["action"].astype(np.int64)},
+        r"observation contains NaN, or values beyond 1e\+09": good
+        | {"observation": np.full((51, 2), 3e38, np.float32)},
+        r"action has shape \(51, 0\)": good | {"action": np.zeros((51, 0), np.float32)},
     }
     for message, arrays in wrong.items():
         np.savez(bad, **arrays)
         with pytest.raises(UserError, match=message):
             open_dataset(folder)
+
+
+def npy(description: str) -> bytes:
+    """A file of NumPy's format with this header and no values."""
+    header = description.encode() + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000, 24)}",  # beyond any memory
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (6, 10000000000000000000000)}",
+        "(" * 5000,
+    ],
+)
+def test_headers_that_numpy_cannot_read_get_one_message(header: str, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "episode_000000_5.npz", "w") as archive:
+        archive.writestr("observation.npy", npy(header))
+    with pytest.raises(UserError, match="cannot be read as an episode"):
+        open_dataset(tmp_path)
+
+
+def test_damaged_lzma_gets_one_message(exorl: Path, tmp_path: Path) -> None:
+    file = tmp_path / "episode_000000_50.npz"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("observation.npy", (exorl / file.name).read_bytes())
+    damaged = bytearray(file.read_bytes())
+    damaged[60:90] = bytes(30)
+    file.write_bytes(damaged)
+    with pytest.raises(UserError, match="cannot be read as an episode"):
+        open_dataset(tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="POSIX")
+def test_special_files_are_not_opened(exorl: Path, tmp_path: Path) -> None:
+    file = tmp_path / "episode_000000_50.npz"
+    os.mkfifo(file)
+    with pytest.raises(UserError, match="not a regular file"):  # reading it would wait for ever
+        open_dataset(tmp_path)
+    file.unlink()
+    file.symlink_to("/dev/zero")
+    with pytest.raises(UserError, match="not a regular file"):
+        open_dataset(tmp_path)
+    file.unlink()
+    file.symlink_to(exorl / file.name)
+    assert open_dataset(tmp_path).steps == 50
+
+
+def test_files_that_do_not_fit_into_memory_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cic.data.exorl.available_memory", lambda: 64 << 20)
+    with zipfile.ZipFile(tmp_path / "episode_000000_5.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("observation.npy", bytes(2 << 20))  # 2 kB compressed
+    with pytest.raises(UserError, match="memory for 1 MB per file"):
+        open_dataset(tmp_path)
+
+
+def test_states_of_another_simulator_get_one_message(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where MuJoCo writes its log
+    episode = open_dataset(run).episodes[0]
+    walker = dataclasses.replace(episode, action=np.zeros((50, 6), np.float32), physics=np.full((51, 18), 1e9))
+    with pytest.raises(UserError, match="the simulator states of the data are not those of walker"):
+        drift("walker", [walker], 2)
 
 
 def test_data_of_different_environments_are_not_mixed(run: Path, tmp_path: Path) -> None:

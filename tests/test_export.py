@@ -284,6 +284,8 @@ def test_a_finetuned_policy_has_its_skill_built_in(run: Path, tmp_path: Path) ->
     assert action.shape == (2,)
     assert state == "kept"
     assert (action != agent.act(obs[0])).any(), "it explores"
+    with pytest.raises(UserError, match="contains NaN"):
+        agent.predict(obs * np.nan)
 
 
 def test_policy_of_a_finetuned_run_without_skills(tmp_path: Path) -> None:

@@ -205,6 +205,18 @@ def test_the_answer_is_a_run_folder(steered: Path, tmp_path: Path) -> None:
     assert other.result["task"] == "gridworld-reach_top_left"
 
 
+def test_a_prompt_that_was_interrupted_is_still_a_prompt(
+    steered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "right"
+    with monkeypatch.context() as patch:
+        patch.setattr("cic.prompting.write_json", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            cic.prompt(steered, "2 * x - y", out=path, episodes=1)
+    tuned = cic.finetune(path, "prompt", steps=200, out=tmp_path / "tuned", quiet=True)
+    assert tuned.result["task"] == "gridworld => 2 * x - y"
+
+
 def test_other_prompts_try_the_recorded_skills(steered: Path, tmp_path: Path) -> None:
     found = cic.prompt(steered, "x * y", out=tmp_path / "corner", tries=6, episodes=2)
     assert found.how in ("library", "tried")

@@ -397,8 +397,11 @@ def _changed_observation(config: LoopConfig[Any], given: LoopConfig[Any]) -> Ite
 
 
 def is_prompt(run: Run) -> bool:
-    """Whether a run is the answer to a prompt: a pre-trained agent with a skill, not trained further."""
-    return run.kind == "finetune" and (run.path / PROMPT_FILE).is_file()
+    """Whether a run is the answer to a prompt: a pre-trained agent with a skill, not trained further.
+
+    It follows from the config, because `PROMPT_FILE` is missing after an interruption.
+    """
+    return run.kind == "finetune" and run.config.get("steps") == 1 and envs.REWARD in str(run.config.get("task"))
 
 
 def _prompt_source(run: Run, config: FinetuneConfig[Any, Any], given: FinetuneSettings[Any]) -> _Source:

@@ -120,7 +120,13 @@ def test_commands_and_suggestions_name_the_import(
 
     monkeypatch.setattr(registry, "_OWN", {})  # as in a process without --import
     monkeypatch.setattr(imports, "_IMPORTED", [])
-    for words in (["evaluate", str(out)], ["finetune", str(out), "--task", "mine"]):
+    dataset = str(tmp_path / "dataset")
+    for words in (
+        ["evaluate", str(out)],
+        ["finetune", str(out), "--task", "mine"],
+        ["export", str(out), "--out", dataset],
+        ["offline", str(out), "--out", dataset],
+    ):
         assert cli.main(words) == 2
         assert f"{out} was made with --import {file}\n" in capsys.readouterr().err
 

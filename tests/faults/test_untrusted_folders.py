@@ -103,8 +103,7 @@ def test_offline_training_imports_nothing_that_only_the_data_name(skills: Path, 
 
 def test_finetuning_a_prompt_imports_nothing(tuned: Path, tmp_path: Path, payload: Path) -> None:
     path = shutil.copytree(tuned, tmp_path / "run")
-    forge(path, lambda header: header["config"].__setitem__("task", f"{PAYLOAD}{envs.REWARD}obs[0]"))
-    (path / "prompt.json").write_text("{}")
+    forge(path, lambda header: header["config"].update(task=f"{PAYLOAD}{envs.REWARD}obs[0]", steps=1))
     with pytest.raises(UserError, match='would import the module "untrusted_payload"'):
         cic.finetune(path, "prompt", out=tmp_path / "again", quiet=True)
     assert not payload.exists()

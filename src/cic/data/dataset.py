@@ -11,6 +11,7 @@ import numpy as np
 
 from cic import envs
 from cic.core.errors import UserError
+from cic.core.imports import naming_imports
 from cic.core.types import Array, Bools, Spaces
 from cic.data import exorl, minari, relabel
 from cic.learning.replay import Episode, Replay
@@ -163,7 +164,8 @@ def _open(name: str, steps: int | None) -> Dataset:
 def _of_run(run: Run) -> tuple[str, Iterator[Episode]]:
     """The environment of a run and the complete episodes in its replay."""
     environment = str(run.config.get("domain") or run.config.get("task"))
-    tasks, replay = envs.tasks(environment), Replay.load(run.replay())
+    with naming_imports(run.about.get("imports"), run.path):
+        tasks, replay = envs.tasks(environment), Replay.load(run.replay())
     return environment, replay.episodes(tasks if len(tasks) == replay.task_rewards.shape[1] else ())
 
 

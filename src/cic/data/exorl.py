@@ -4,14 +4,14 @@ Each array has T + 1 rows. Row 0 is the reset: zero action, reward 0, discount 1
 `physics` is the simulator's state, from which rewards are recomputed. Files that `cic export` wrote also have `skill`,
 the skill that acted, and `reward_<task>`, the reward of each task of the domain.
 
-Files are read with `allow_pickle=False`, so nothing in them is executed.
+Files are read with `allow_pickle=False`, so nothing in them is executed. A file may be a link to a regular file.
 """
 
 from __future__ import annotations
 
 import io
+import sys
 import zipfile
-import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,7 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cic.core.errors import UserError
+from cic.core.memory import available_memory
 from cic.learning.replay import Episode
+from cic.runs.untrusted import LARGEST_VALUE, open_regular
 
 REWARD = "reward_"
 """Prefix of the arrays with the rewards of a task."""
@@ -69,10 +71,14 @@ def read_episode(file: Path) -> Episode:
 def _decompressed(file: Path) -> dict[str, bytes]:
     """The members of a file by name. Threads do this part alone: NumPy parses headers with `ast`, which is not safe in
     several threads of Python 3.11."""
+    limit = (available_memory() or sys.maxsize) // _FILES_AT_ONCE
     try:
-        with zipfile.ZipFile(file) as archive:
+        with open_regular(file.resolve(), limit) as opened, zipfile.ZipFile(opened) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+            if size > limit:
+                raise ValueError(f"it has {size / 1e6:,.0f} MB, and there is memory for {limit / 1e6:,.0f} MB per file")
             return {name: archive.read(name) for name in archive.namelist()}
-    except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+    except Exception as error:  # the decompressors are not ours, and the bytes may be anyone's
         raise _unreadable(file, error) from None
 
 
@@ -85,7 +91,7 @@ def _parsed(file: Path, content: dict[str, bytes]) -> Episode:
             name.removesuffix(".npy"): np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
             for name, data in content.items()
         }
-    except (ValueError, EOFError) as error:
+    except Exception as error:  # the parser is not ours either
         raise _unreadable(file, error) from None
     return _episode(arrays, int(parts[2]), file)
 
@@ -126,7 +132,10 @@ def _check(arrays: dict[str, npt.NDArray[Any]], length: int, file: Path) -> None
         need(rows == length + 1, f"it should have {length + 1} rows of {name}, not {rows}")
         need(np.issubdtype(values.dtype, np.floating), f"{name} is {values.dtype}, expected floating-point numbers")
         need(values.ndim == 2, f"{name} has shape {values.shape}, expected two dimensions")
-        need(bool(np.isfinite(values).all()), f"{name} contains NaN or infinite values")
+        fits = bool((np.abs(values) <= LARGEST_VALUE).all())
+        need(fits, f"{name} contains NaN, or values beyond {LARGEST_VALUE:g}")
+    for name in ("observation", "action"):
+        need(arrays[name].shape[1] > 0, f"{name} has shape {arrays[name].shape}: no numbers")
     for name in arrays:
         if name in ("reward", "discount") or name.startswith(REWARD):
             need(arrays[name].shape[1] == 1, f"{name} has shape {arrays[name].shape}, expected {(length + 1, 1)}")

@@ -154,8 +154,11 @@ def drift(domain: str, episodes: Sequence[Episode], samples: int = 256, seed: in
     env = envs.make(domain, num_envs=samples)
     try:
         env.reset(seed=0)
-        env.set_physics(before)
-        env.step(np.stack([episode.action[step] for episode, step in pairs]))
+        try:
+            env.set_physics(before)
+            env.step(np.stack([episode.action[step] for episode, step in pairs]))
+        except RuntimeError as error:  # unstable
+            raise UserError(f"the simulator states of the data are not those of {domain}: {error}") from None
         return float(np.abs(env.physics() - after).max())
     finally:
         env.close()

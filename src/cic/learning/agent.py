@@ -103,6 +103,8 @@ class Agent(nn.Module):
         if self.layout is None:
             return self.act(observation, explore=not deterministic), state
         flat, batched = flatten_any(leaves(self.layout.observation), observation, "predict")
+        if not np.isfinite(flat).all():
+            raise UserError("predict: the observation contains NaN or infinite values")
         action = own_action(self.layout.action, self.act(flat, explore=not deterministic))
         return (action if batched else action[0]), state
 
@@ -122,6 +124,11 @@ class Agent(nn.Module):
 
     def _tensors(self, obs: Array, skill: Array | None) -> tuple[Tensor, Tensor]:
         obs = np.ascontiguousarray(obs, np.float32)
+        if skill is None and self._skill_dim:
+            raise UserError(
+                "this agent has no chosen skill: set `agent.skill`, for example to "
+                "`agent.objective.skills.sample(1, numpy.random.default_rng(0))[0]`"
+            )
         skill = np.zeros(0, np.float32) if skill is None else np.ascontiguousarray(skill, np.float32)
         rows = obs.shape[0] if obs.ndim == 2 else 1
         if obs.shape[-1] != self.spaces.obs:

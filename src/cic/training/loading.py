@@ -152,7 +152,8 @@ def check_source(run: Run, config: Any, trust: bool) -> None:
 
 def read_replay(run: Run, config: Any) -> Arrays:
     """The arrays of the newest intact replay of a run, for `Replay.load`."""
-    arrays, tasks = run.replay(), envs.tasks(config.environment)
+    with naming_imports(run.about.get("imports"), run.path):
+        arrays, tasks = run.replay(), envs.tasks(config.environment)
     if arrays["task_rewards"].shape[2] != len(tasks):
         raise ReplayUnusable(
             f"the replay of {run.path} does not fit its config.json (it has rewards of "

@@ -475,6 +475,8 @@ def override(config: C, changes: dict[str, Any]) -> C:
         if name not in known:
             raise unknown("setting", name, known)
         owner = known[name]
+        if name in nested and not isinstance(value, type(nested[name])):
+            raise UserError(f"{name} is a group of settings, not {value!r}: give each setting by its own name")
         if owner is None:
             updates[name] = value
         else:
