@@ -21,9 +21,19 @@ SLOW_PAGES = (
     "docs/how-to/check-pretraining.md",
     "docs/how-to/choose-scale.md",
     "docs/how-to/coming-from.md",
+    "docs/how-to/environment-options.md",
+    "docs/how-to/explorer.md",
+    "docs/how-to/export-",
+    "docs/how-to/images-and-discrete-actions.md",
     "docs/how-to/pictures.md",
+    "docs/how-to/report.md",
+    "docs/how-to/sweep.md",
     "docs/how-to/train.md",
     "docs/index.md",
+    "docs/tutorials/first-skills.md",
+    "docs/tutorials/offline.md",
+    "docs/tutorials/own-method.md",
+    "docs/tutorials/sweep.md",
 )
 """Pages and folders whose blocks train longest. Other tests in `make test` train the same."""
 

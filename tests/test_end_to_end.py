@@ -25,7 +25,11 @@ TASKS = {
     "gymnasium:Pendulum-v1": "gymnasium:Pendulum-v1",
 }
 METHODS = sorted(name for name, _ in objectives() if name != "ddpg")
-WHOLE = [(method, "gridworld") for method in METHODS] + [("cic", domain) for domain in TASKS if domain != "gridworld"]
+OFTEN = ("aps", "cic", "diayn", "fb")
+"""Methods that search, regress and infer a skill: in `make test`. The contract tests train all."""
+WHOLE = [pytest.param(method, "gridworld", marks=[pytest.mark.slow] * (method not in OFTEN)) for method in METHODS] + [
+    ("cic", domain) for domain in TASKS if domain != "gridworld"
+]
 SHORT = ["--steps", "120", "--warmup", "60", "--update-every", "4", "--quiet"]
 
 

@@ -24,7 +24,8 @@ SCRIPTS = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "sweep.py")) for name in sorted(SCRIPTS)]
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name != "own_environment.py")) for name in sorted(SCRIPTS)],
 )
 def test_example_runs(name: str, tmp_path: Path) -> None:
     arguments, expected = SCRIPTS[name]
@@ -55,6 +56,7 @@ def test_named_quantities_are_commanded(tmp_path: Path) -> None:
     assert numbers["speed"][1] > numbers["-speed"][1] + 0.5
 
 
+@pytest.mark.slow
 def test_the_film_of_the_readme_is_made(tmp_path: Path) -> None:
     import cic
     from cic.core.errors import UserError

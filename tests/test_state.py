@@ -293,7 +293,9 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("copies", COPIES)
+@pytest.mark.parametrize(
+    "copies", [pytest.param(copies, marks=[pytest.mark.slow] * (copies != 3)) for copies in COPIES]
+)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_run_that_was_stopped_or_killed_ends_with_the_same_bytes(
     name: str, copies: int, tmp_path_factory: pytest.TempPathFactory

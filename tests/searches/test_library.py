@@ -187,9 +187,9 @@ def test_recorded_skills_have_their_longest_paths() -> None:
     assert lengths.tolist() == [30, 20]
 
 
-@pytest.mark.parametrize("domain", ["gridworld", "half_cheetah"])
+@pytest.mark.parametrize("domain", ["gridworld", pytest.param("half_cheetah", marks=pytest.mark.slow)])
 def test_a_domain_with_short_episodes_has_a_library(domain: str, tmp_path: Path) -> None:
-    settings = {"scale": "smoke", "library": 3, "library_starts": 1, "library_steps": 250, "steps": 3_000}
+    settings = {"scale": "smoke", "library": 3, "library_starts": 1, "library_steps": 250, "steps": 2_500}
     library = Run(cic.pretrain(domain, out=tmp_path / "run", quiet=True, **settings).path).library()
     assert library is not None
     assert len(np.unique(library["skills"], axis=0)) == 3

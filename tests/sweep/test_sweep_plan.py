@@ -103,7 +103,9 @@ def test_a_finetuning_continues_one_matching_pre_training() -> None:
     with pytest.raises(UserError, match='pre-training is in "walker"'):
         resolve(Plan((first, Entry("f", "finetune", {"task": "hopper-hop"}, ("p",)))))
     second = Entry("q", "pretrain", {"domain": "walker"})
-    with pytest.raises(UserError, match="continues one pre-training"):
+    with pytest.raises(
+        UserError, match="a finetuning starts from one pre-training, not from several: name one in `after`"
+    ):
         resolve(Plan((first, second, Entry("f", "finetune", {"task": "walker-run"}, ("p", "q")))))
     with pytest.raises(UserError, match="does not exist"):
         resolve(Plan((Entry("f", "finetune", {"task": "walker-run"}, pretrained="/nowhere"),)))
