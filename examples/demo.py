@@ -94,8 +94,8 @@ def main() -> None:
         f" the policy\n   from scratch {means[2]:.0f}. Finetuning a skill is better in {ahead} of {len(rows)} tasks."
     )
 
-    drawn = cic.skills(skills.path, count=24, choose="random", starts=1, compare=0, out=given.out, video=False)
-    print(f"3. Paths of 24 random skills from one initial state: {drawn.files[1]}")
+    drawn = cic.skills(skills.path, count=24, choose="different", starts=1, compare=0, out=given.out, video=False)
+    print(f"3. Paths of the 24 most different of 96 skills from one initial state: {drawn.files[1]}")
     print(f"   The demo took {time.monotonic() - began:.0f} s.")
 
 

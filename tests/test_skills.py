@@ -17,7 +17,7 @@ from cic import cli
 from cic.core.errors import UserError
 from cic.learning.objectives import SkillSpace
 from cic.report.pictures import recording, skill_choice
-from cic.report.skills import compare, comparison_table
+from cic.report.skills import CANDIDATES, compare, comparison_table
 
 SMALL: dict[str, Any] = {"scale": "smoke", "hidden": 16, "batch": 16, "warmup": 40, "quiet": True}
 TASKS = ["reach_top_left", "reach_top_right", "reach_bottom_left", "reach_bottom_right"]
@@ -130,6 +130,26 @@ def test_a_vector_of_the_table_gives_the_same_episode_again(run: Path, tmp_path:
     alone = shown(run, tmp_path, skill=tuple(vector))
     assert len(alone.rows) == 2, "itself, and all together"
     assert alone.rows[0][1:] == found.rows[1][1:]
+
+
+def test_different_skills_are_the_random_ones_that_are_far_apart(run: Path, tmp_path: Path) -> None:
+    some = shown(run, tmp_path, count=4, choose="different")
+    every = {row[0]: path for row, path in zip(*every_random(run, tmp_path), strict=True)}
+    chosen = [row[0] for row in some.rows[:-1]]
+    assert len(set(chosen)) == 4
+    for name, path in zip(chosen, some.paths, strict=True):
+        np.testing.assert_array_equal(path, every[name])
+
+    def spread(paths: list[Any]) -> float:
+        middle = [path[len(path) // 2 :].mean(axis=0) for path in paths]
+        return float(np.mean([np.linalg.norm(a - b) for a in middle for b in middle]))
+
+    assert spread(some.paths) > spread(list(every.values())[:4])
+
+
+def every_random(run: Path, folder: Path) -> tuple[list[Any], list[Any]]:
+    found = shown(run, folder, count=CANDIDATES, choose="random")
+    return found.rows[:-1], found.paths
 
 
 def test_by_default_pictures_go_into_the_run(run: Path) -> None:

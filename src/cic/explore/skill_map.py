@@ -21,6 +21,7 @@ from cic.explore.cluster_names import mean_signals, name_of
 from cic.explore.live_metrics import ReferencePaths
 from cic.explore.live_simulation import centre_of
 from cic.explore.loaded_agent import LoadedAgent
+from cic.training.skill_variance import most_different
 
 Doubles = npt.NDArray[np.float64]
 CLUSTERS = 6
@@ -145,12 +146,7 @@ def clusters(points: Doubles, count: int) -> npt.NDArray[np.int64]:
     """Return the k-means cluster of each point; the initial centres are far apart and deterministic."""
     from scipy.cluster.vq import kmeans2
 
-    chosen = [int(np.linalg.norm(points - points.mean(axis=0), axis=1).argmin())]
-    while len(chosen) < min(count, len(points)):
-        nearest = np.linalg.norm(points[:, None] - points[chosen], axis=2).min(axis=1)
-        if nearest.max() == 0:
-            break
-        chosen.append(int(nearest.argmax()))
+    chosen = most_different(points, count)
     labels: npt.NDArray[np.int64] = kmeans2(points, points[chosen], iter=50, minit="matrix")[1].astype(np.int64)
     return labels
 

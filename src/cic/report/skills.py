@@ -29,7 +29,10 @@ from cic.runs.folder import Run
 from cic.training.evaluation import rollout
 from cic.training.loading import check_source, config_of, open_env
 from cic.training.progress import Stages
-from cic.training.skill_variance import Diagnosis, diagnose
+from cic.training.skill_variance import Diagnosis, diagnose, most_different
+
+CANDIDATES = 96
+"""Random skills of which the most different ones are shown."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,9 @@ def skills(
         refuse_bundled(opened.path)
     folder = Path(out) if out is not None else opened.path / "pictures"
     folder.mkdir(parents=True, exist_ok=True)
-    shown = _shown_skills(agent, asked)
+    sampled = agent.objective.skills.kind != "onehot"
+    different = asked.choose == "different" and sampled and asked.skill is None
+    shown = _different(agent, opened, asked, trust) if different else _shown_skills(agent, asked)
     seeds = list(shown.seeds) or [asked.seed] * len(shown.skills)
     env = open_env(opened, num_envs=len(seeds), seed=asked.seed, trust=trust)
     try:
@@ -114,7 +119,22 @@ def _shown_skills(agent: Agent, asked: SkillsOptions) -> ShownSkills:
         return skill_choice.single(space, np.array(asked.skill, np.float32))
     if asked.choose == "auto" and (space.kind == "none" or agent.skill is not None):
         return skill_choice.policy(space, agent.skill, asked.starts, asked.seed)
-    return skill_choice.choose(space, asked.count, "grid" if asked.choose == "auto" else asked.choose, asked.seed)
+    return skill_choice.choose(space, asked.count, "random" if asked.choose == "random" else "grid", asked.seed)
+
+
+def _different(agent: Agent, run: Run, asked: SkillsOptions, trust: bool) -> ShownSkills:
+    """Play random skills from the initial state of the pictures; return those that behave most differently."""
+    drawn = skill_choice.choose(agent.objective.skills, max(CANDIDATES, asked.count), "random", asked.seed)
+    env = open_env(run, num_envs=len(drawn.skills), seed=asked.seed, trust=trust)
+    try:
+        paths = rollout(agent, env, drawn.skills, seed=[asked.seed] * len(drawn.skills), keep=True).observations
+    finally:
+        env.close()
+    behaviour = np.stack([path[len(path) // 2 :].astype(np.float64).mean(axis=0) for path in paths])
+    spread = behaviour.std(axis=0)
+    kept = most_different(behaviour / np.where(spread > 1e-6, spread, 1.0), asked.count)
+    each = f"one of the {len(kept)} most different of {len(drawn.skills)} random skills (seed {asked.seed})"
+    return ShownSkills(drawn.skills[kept], [drawn.names[index] for index in kept], each, noun=drawn.noun)
 
 
 def _write_plot(found: SkillEpisodes, folder: Path, visited: str) -> Path:

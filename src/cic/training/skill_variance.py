@@ -118,3 +118,14 @@ def explained(values: Doubles) -> float:
     between = float(means.var(axis=0, ddof=1).sum()) - within / starts if len(values) > 1 else 0.0
     between = max(between, 0.0)
     return between / (between + within) if between + within > 0 else 0.0
+
+
+def most_different(points: Doubles, count: int) -> list[int]:
+    """Return up to `count` rows (N, F) that are far apart: first the most central one, then always the farthest."""
+    chosen = [int(np.linalg.norm(points - points.mean(axis=0), axis=1).argmin())]
+    while len(chosen) < min(count, len(points)):
+        nearest = np.linalg.norm(points[:, None] - points[chosen], axis=2).min(axis=1)
+        if nearest.max() == 0:
+            break
+        chosen.append(int(nearest.argmax()))
+    return chosen

@@ -19,9 +19,9 @@ class SkillsOptions:
 
     count: int = 9
     """Number of skills to show; of one-hot skills, all are shown."""
-    choose: Literal["auto", "grid", "random"] = "auto"
-    """grid: skills with a name (values, directions); random: sampled as in pre-training; auto: grid, or the policy of a
-    run that has no skills or has selected one."""
+    choose: Literal["auto", "grid", "random", "different"] = "auto"
+    """grid: skills with a name (values, directions); random: sampled as in pre-training; different: those random skills
+    that behave most differently; auto: grid, or the policy of a run that has no skills or has selected one."""
     skill: tuple[float, ...] | None = None
     """Show only this skill: one number per dimension, one for all dimensions, or the index of a one-hot skill."""
     starts: int = 3
