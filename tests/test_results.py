@@ -261,3 +261,20 @@ def test_tables_of_scores_in_the_documentation(page: str) -> None:
             seeds = [np.mean(values) for key, values in scores.items() if key[:2] == (method, domain)]
             mean, spread = f"{np.mean(seeds):.2f}", f"({min(seeds):.2f}–{max(seeds):.2f})"
             assert cell in (mean, f"{mean} {spread}"), (method, domain)
+
+
+def test_the_steering_page_has_the_measured_numbers() -> None:
+    rows = [json.loads(line) for line in (RESULTS / "steering" / "measured.jsonl").read_text().splitlines()]
+    found = {row["run"]: row for row in rows}
+    page = (RESULTS / "steering" / "README.md").read_text()
+    walker = found["steer_walker"]["found"]
+    for task in ("stand", "walk", "run", "flip"):
+        assert re.search(rf"\| {task} \(.*?\) \| {walker[task]:.0f} \|", page)
+    assert f"| forward | {walker['most speed']:.1f} m/s |" in page
+    assert f"| backward | {-walker['least speed']:.1f} m/s |" in page
+    assert f"| {found['steer_walker']['explained']['behaviour']:.2f} | 0.8 |" in page
+    for run in ("quadruped-100", "q-s05"):
+        row = found[run]["found"]
+        moved = [abs(row[f"{end} {name}"]) for name in ("speed", "sideways") for end in ("most", "least")]
+        shown = f"| {moved[0]:.1f}, {moved[1]:.1f} m/s | {moved[2]:.1f}, {moved[3]:.1f} m/s "
+        assert f"{shown}| {row['stand']:.0f} | {row['walk']:.0f} |" in page

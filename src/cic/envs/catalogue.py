@@ -79,11 +79,12 @@ _WALKER = (
     NamedQuantity("height", "obs[14]", "m", 0.6, 0.7, squash=False, low=0.0, high=1.6),
     NamedQuantity("spin", "obs[17]", "rad/s", 5.0, low=-10.0, high=10.0),
 )
+# With scales of 2 m/s and 2 rad/s, turning in place has the larger reward, and no skill walks (results/steering).
 _QUADRUPED = (
-    NamedQuantity("speed", "obs[44]", "m/s", 2.0, low=-3.0, high=3.0),
-    NamedQuantity("sideways", "obs[45]", "m/s", 2.0, low=-3.0, high=3.0),
+    NamedQuantity("speed", "obs[44]", "m/s", 0.5, low=-3.0, high=3.0),
+    NamedQuantity("sideways", "obs[45]", "m/s", 0.5, low=-3.0, high=3.0),
     NamedQuantity("upright", "obs[47]", "", 1.0, squash=False, low=-1.0, high=1.0),
-    NamedQuantity("turn", "obs[53]", "rad/s", 2.0, low=-4.0, high=4.0),
+    NamedQuantity("turn", "obs[53]", "rad/s", 4.0, low=-4.0, high=4.0),
 )
 _JACO = (
     NamedQuantity("hand_x", "obs[30]", "m", 0.4, squash=False, low=-0.4, high=0.4),
