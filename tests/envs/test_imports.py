@@ -40,6 +40,19 @@ print(sorted({"numpy", "gymnasium", "mujoco", "dm_control", "torch"} & set(sys.m
     assert run(code).strip() == "[]"
 
 
+def test_an_opengl_platform_that_does_not_exist_is_one_message() -> None:
+    code = """
+import cic.envs
+try:
+    cic.envs.make("point_mass")
+except cic.UserError as error:
+    print(error)
+"""
+    message = run(code, MUJOCO_GL="nonsense")
+    assert message.startswith("MuJoCo cannot be imported with MUJOCO_GL=nonsense (RuntimeError: ")
+    assert "unset MUJOCO_GL" in message
+
+
 def test_running_the_suite_imports_no_dm_control() -> None:
     code = """
 import sys, cic.envs

@@ -10,9 +10,9 @@ import hashlib
 import os
 import zipfile
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
-import mujoco
 import numpy as np
 import numpy.typing as npt
 
@@ -109,7 +109,7 @@ def _cache_file(domain: str, physics: Doubles, actions: Array) -> Path | None:
     place = os.environ.get(CACHE)
     if place == "":
         return None
-    digest = hashlib.sha256(f"{domain} {cic.__version__} {mujoco.__version__}".encode())
+    digest = hashlib.sha256(f"{domain} {cic.__version__} {version('mujoco')}".encode())
     for array in (physics, actions):
         digest.update(np.ascontiguousarray(array).data)
     folder = Path(place) if place else Path.home() / ".cache" / "cic"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from cic.core.errors import UserError, unknown
@@ -78,9 +80,22 @@ def make(
             f"workers={workers} is for environments of your own and of Gymnasium: {domain} is built in, and MuJoCo "
             "steps it on all cores already; omit `workers`"
         )
-    create = importlib.import_module(DOMAINS[domain].module).create
+    create = _import_domain(DOMAINS[domain].module).create
     env: VectorEnv = create(f"{domain}-{task}" if task else domain, task, num_envs, seed, threads)
     return _with_pixels(env, name) if "?" in name else env
+
+
+def _import_domain(module: str) -> ModuleType:
+    """Import the module of a domain, and with it MuJoCo, which loads the OpenGL platform that `MUJOCO_GL` names."""
+    try:
+        return importlib.import_module(module)
+    except Exception as error:  # each platform fails with a type of its own
+        if not (platform := os.environ.get("MUJOCO_GL")):
+            raise
+        raise UserError(
+            f"MuJoCo cannot be imported with MUJOCO_GL={platform} ({type(error).__name__}: {error}): unset MUJOCO_GL, "
+            "or install this platform (on Debian or Ubuntu: apt install libegl1 libgl1, or apt install libosmesa6)"
+        ) from error
 
 
 PIXEL_ARGUMENTS = ("pixels", "frame_stack", "action_repeat")
