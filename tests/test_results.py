@@ -273,7 +273,7 @@ def test_the_steering_page_has_the_measured_numbers() -> None:
     assert f"| forward | {walker['most speed']:.1f} m/s |" in page
     assert f"| backward | {-walker['least speed']:.1f} m/s |" in page
     assert f"| {found['steer_walker']['explained']['behaviour']:.2f} | 0.8 |" in page
-    for run in ("quadruped-100", "q-s05"):
+    for run in ("quadruped-100", "q-s05", "q-s05-b1"):
         row = found[run]["found"]
         moved = [abs(row[f"{end} {name}"]) for name in ("speed", "sideways") for end in ("most", "least")]
         shown = f"| {moved[0]:.1f}, {moved[1]:.1f} m/s | {moved[2]:.1f}, {moved[3]:.1f} m/s "

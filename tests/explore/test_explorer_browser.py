@@ -19,6 +19,7 @@ from open_page import OpenPage, wait_until
 from PIL import Image
 
 from cic.explore import AgentPool, ExploreOptions, Explorer
+from cic.explore.skill_map import best_skills
 
 pytestmark = [
     pytest.mark.slow,
@@ -98,6 +99,14 @@ def test_it_opens_moves_and_talks_to_nobody_else(explorer: Explorer, tab: Browse
     assert said.startswith("walker · CIC")
     assert complaints(tab) == []
     assert hosts(tab) == {f"127.0.0.1:{explorer.port}"}
+
+
+def test_buttons_run_a_typical_skill_of_a_behaviour_and_the_best_of_a_task(explorer: Explorer, tab: Browser) -> None:
+    (viewer,) = explorer.viewers
+    drawn = viewer.maps["walker"]
+    for kind, index in (("cic-group", drawn.groups[-1].typical), ("cic-best", best_skills(drawn)["flip"])):
+        tab.click(*middle(tab, f"[...document.querySelectorAll('.{kind}')].at(-1)"))
+        wait_until(lambda: np.array_equal(viewer.panel.simulation.skill, drawn.skills[index]))  # noqa: B023
 
 
 def test_a_click_on_the_map_runs_that_skill(explorer: Explorer, tab: Browser) -> None:
