@@ -207,7 +207,9 @@ def main() -> None:
     library = torch.library.Library("aten", "IMPL")
     library.impl("empty_strided", _empty_strided, "PrivateUse1")
     library.impl("_copy_from", _copy_from, "PrivateUse1")
-    pairs = [(objective, learner) for objective, _ in objectives() for learner in learners_for(())]
+    learner = sys.argv[1]
+    assert learner in learners_for(())
+    pairs = [(objective, learner) for objective, _ in objectives()]
     json.dump({" ".join(pair): error_of(*pair) for pair in pairs}, sys.stdout)
 
 

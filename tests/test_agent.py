@@ -45,7 +45,7 @@ def test_pretraining_with_another_learner_is_the_same_but_for_the_learner(learne
     assert_updates_agree(agent, batches(agent, 2), intrinsic=True)
 
 
-def test_finetuning_is_paid_by_the_task() -> None:
+def test_finetuning_is_rewarded_by_the_task() -> None:
     agent = shake(make_agent())
     assert_updates_agree(agent, batches(agent, 3), intrinsic=False)
 
@@ -234,7 +234,7 @@ def test_what_was_inherited_is_a_copy() -> None:
 
 @pytest.mark.parametrize("done", [0, 3])
 @pytest.mark.parametrize("intrinsic", [True, False])
-def test_an_agent_rebuilt_from_its_state_continues_to_the_bit(intrinsic: bool, done: int) -> None:
+def test_an_agent_rebuilt_from_its_state_continues_bit_exactly(intrinsic: bool, done: int) -> None:
     first = make_agent(seed=1)
     todo = batches(first, done + 3)
     for batch in todo[:done]:

@@ -76,7 +76,7 @@ def test_every_kind_of_skill_goes_from_pretraining_to_an_agent_that_acts(name: s
 # ---- pre-training and loading ----------------------------------------------------------------------------------
 
 
-def test_a_pretraining_says_where_it_is_and_what_came_of_it(skills: Path) -> None:
+def test_a_pretraining_reports_its_progress_and_result(skills: Path) -> None:
     result = json.loads((skills / "result.json").read_text())
     assert (result["domain"], result["objective"], result["step"]) == ("gridworld", "cic", 100)
 

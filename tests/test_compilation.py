@@ -35,13 +35,13 @@ def test_when_to_compile(monkeypatch: pytest.MonkeyPatch, mode: str, updates: in
 
 
 @pytest.mark.parametrize("mode", ["auto", "on"])
-def test_without_a_compiler_one_line_says_so(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+def test_without_a_compiler_there_is_one_message(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.warns(UserWarning, match=r"^no C\+\+ compiler \(no-such-compiler\)"):
         assert not wanted(mode, LONG_RUN)
 
 
-def test_without_headers_one_line_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_headers_there_is_one_message(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CXX", "sh")
     monkeypatch.setattr(compilation.sysconfig, "get_path", lambda name: str(tmp_path))
     with pytest.warns(UserWarning, match="^no Python headers"):
@@ -135,7 +135,7 @@ def test_compiled_updates_equal_plain_ones(objective: str, learner: str) -> None
 @pytest.mark.slow
 @needs_compiler
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
-def test_a_compiled_run_resumes_to_the_bit(tmp_path: Path) -> None:
+def test_a_compiled_run_resumes_bit_exactly(tmp_path: Path) -> None:
     changes = {"compile": "on", "steps": 300, "checkpoint_every": 10_000}
     config = override(pretrain_defaults("gridworld", scale="smoke"), changes)
     whole = cic.pretrain(config, out=tmp_path / "whole", quiet=True)

@@ -242,7 +242,7 @@ def test_every_method_has_defaults_at_every_scale_that_fit_together(name: str, s
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("scale", sorted(SCALES))
-def test_a_presets_recommendations_hold_but_for_the_scales_own_sizes(name: str, scale: str) -> None:
+def test_a_presets_recommendations_hold_except_for_the_scales_own_sizes(name: str, scale: str) -> None:
     cls = get_objective(name)
     assert set(cls.recommended) <= set(cls.presets)
     for preset in cls.presets:

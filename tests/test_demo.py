@@ -34,7 +34,7 @@ def test_a_folder_of_somebody_else_is_left_alone(
         demo.make_room(tmp_path / "thesis" / "chapter.tex")
 
 
-def test_what_an_earlier_demo_made_goes_and_what_was_put_beside_it_stays(demo: ModuleType, tmp_path: Path) -> None:
+def test_files_of_an_earlier_demo_are_removed_and_others_kept(demo: ModuleType, tmp_path: Path) -> None:
     demo.make_room(tmp_path / "demo")
     (tmp_path / "demo" / "skills" / "checkpoints").mkdir(parents=True)
     (tmp_path / "demo" / "notes.txt").write_text("mine")

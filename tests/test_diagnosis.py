@@ -89,7 +89,7 @@ def test_skills_that_lead_somewhere_explain_what_comes_of_it(listens: bool) -> N
     ("task", "behaviour", "said"),
     [(0.05, 0.05, "do not differ"), (0.1, 0.6, "a short skill search"), (0.5, 0.5, "varies"), (0.9, 0.9, "strongly")],
 )
-def test_the_sentence_says_what_to_do(task: float, behaviour: float, said: str) -> None:
+def test_the_sentence_names_the_remedy(task: float, behaviour: float, said: str) -> None:
     shares = {BEHAVIOUR: Share(behaviour, behaviour, behaviour), "run": Share(task, task, task)}
     assert said in Diagnosis(shares, {"run": 1.0}, {"run": 2.0}, 8, 3).sentence
 

@@ -21,6 +21,7 @@ SLOW_PAGES = (
     "docs/how-to/check-pretraining.md",
     "docs/how-to/choose-scale.md",
     "docs/how-to/coming-from.md",
+    "docs/how-to/deploy.md",
     "docs/how-to/environment-options.md",
     "docs/how-to/explorer.md",
     "docs/how-to/export-",

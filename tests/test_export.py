@@ -130,7 +130,7 @@ def test_a_ring_gives_back_exactly_the_episodes_that_are_whole(seed: int, slots:
         assert (episode.reward == episode.observation[:-1, 0] / 2).all()
 
 
-def test_without_physics_there_is_none_and_with_it_resuming_goes_on(home: Path) -> None:
+def test_without_physics_there_is_no_state_and_with_it_resuming_continues(home: Path) -> None:
     path = cic.pretrain("gridworld", out=home / "plain", steps=110, **SMALL).path
     assert episodes_of(str(path)).episodes[0].physics is None
     with pytest.raises(UserError, match="omit `keep_physics`"):

@@ -424,7 +424,7 @@ def own_actions(file: Path, names: list[str], inputs: dict[str, Any], format: st
     return runtime.InferenceSession(file).run(None, inputs)[0]
 
 
-@pytest.mark.parametrize("kind", ["image", "dict"])
+@pytest.mark.parametrize("kind", ["image", pytest.param("dict", marks=pytest.mark.slow)])
 @pytest.mark.filterwarnings("ignore:.*keys of the observation are ignored")
 def test_a_run_with_images_resumes_bit_exactly_and_is_exported(kind: str, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"scale": "smoke", "checkpoint_every": 100, "milestones": (), "quiet": True, "batch": 8}

@@ -47,7 +47,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @given(st.integers(1, 3), st.integers(3, 40), st.integers(1, 60), st.integers(2, 9))
 @settings(steady, max_examples=25)
-def test_replayed_states_carry_what_each_task_paid_for_reaching_them(
+def test_replayed_states_carry_the_reward_of_each_task_for_reaching_them(
     copies: int, steps: int, count: int, length: int
 ) -> None:
     agent = small_agent()
@@ -68,7 +68,7 @@ def test_replayed_states_carry_what_each_task_paid_for_reaching_them(
     np.testing.assert_array_equal(found.next_obs[:, :1], -found.rewards["down"])
 
 
-def test_fresh_states_are_as_many_as_asked_and_paid_by_every_task() -> None:
+def test_fresh_states_are_as_many_as_asked_and_rewarded_by_every_task() -> None:
     env = envs.make("gridworld", num_envs=3, seed=1)
     found = fresh_states(small_agent(), env, 100, seed=1)
     again = fresh_states(small_agent(), env, 100, seed=1)
@@ -139,7 +139,7 @@ def test_what_cannot_be_done_gets_one_sentence(
     assert re.match(f"cic: {sentence}", said)
 
 
-def test_a_method_that_infers_nothing_says_so(tmp_path: Path) -> None:
+def test_a_method_that_infers_nothing_is_reported(tmp_path: Path) -> None:
     path = cic.pretrain("gridworld", "diayn", out=tmp_path / "diayn", steps=80, **SMALL).path
     with pytest.raises(UserError, match=r"^DIAYN cannot infer a skill from rewards"):
         api.infer(path, 10)
@@ -160,7 +160,7 @@ def test_goals_lie_in_the_plane_and_distances_are_those_of_the_path(method: str,
     assert (api.reach(path, 12, seed=3).last == found.last).all()
 
 
-def test_an_environment_without_a_plane_says_so() -> None:
+def test_an_environment_without_a_plane_is_reported() -> None:
     env = envs.make("walker", num_envs=2)
     with pytest.raises(UserError, match=r"^walker has no plane for goals: choose a run in point_mass, gridworld"):
         reach_goals(small_agent("metra", Spaces(24, 6)), env, 0)

@@ -33,7 +33,7 @@ SHORT = {**demo.PRETRAIN, "library": 0, "seed": 1, "steps": 4_000, "log_every": 
 pytestmark = [pytest.mark.learning, pytest.mark.timeout(900)]
 
 
-def test_a_short_pretraining_already_explores_and_tells_its_skills_apart(tmp_path: Path) -> None:
+def test_a_short_pretraining_already_explores_and_distinguishes_its_skills(tmp_path: Path) -> None:
     """Seeds 0, 1 and 2 have 43, 110 and 104 cells, by chance 22, 20 and 19; this is one that explores early."""
     learned = cic.pretrain("point_mass", out=tmp_path / "learned", **SHORT)
     by_chance = cic.pretrain("point_mass", out=tmp_path / "chance", **{**SHORT, "warmup": SHORT["steps"]})
@@ -78,7 +78,7 @@ def test_pretraining_covers_twice_what_random_actions_cover(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_skills_are_told_apart(pretrained: list[Path]) -> None:
+def test_skills_are_distinguished(pretrained: list[Path]) -> None:
     for path in pretrained:
         lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
         last = [line for line in lines if "skill/accuracy" in line][-1]  # the library's steps have no updates

@@ -121,7 +121,7 @@ class WrongInput(Good):
         (WrongInput, "policy_input(obs, skill) has shape (16, 1), must have (16, 2)"),
     ],
 )
-def test_what_is_wrong_is_said_before_the_first_step(
+def test_what_is_wrong_is_reported_before_the_first_step(
     cls: type[Objective], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
@@ -179,7 +179,7 @@ def test_an_objective_gets_what_it_declares() -> None:
     assert seen == shapes
 
 
-def test_a_critic_of_its_own_may_be_paid_in_features() -> None:
+def test_a_critic_of_its_own_may_be_rewarded_in_features() -> None:
     class Features(Good):
         def reward(self, batch: Batch) -> Any:
             return batch.next_obs

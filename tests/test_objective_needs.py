@@ -75,7 +75,7 @@ class Travel(TaskReward):
 
 
 @every_learner
-def test_the_learner_is_paid_by_a_reward_of_extras(learner: str) -> None:
+def test_the_learner_is_rewarded_by_a_reward_of_extras(learner: str) -> None:
     agent, twin = agent_of(Travel, learner), agent_of(TaskReward, learner)
     (batch,) = batches(agent, 1)
     first, path = batch.obs - 1, torch.stack([batch.obs - 1, batch.obs, batch.next_obs], dim=1)

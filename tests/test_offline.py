@@ -275,7 +275,9 @@ class Stop(Exception):
     pass
 
 
-@pytest.mark.parametrize(("learner", "objective"), [("td3", None), ("ddpg", "hilp")])
+@pytest.mark.parametrize(
+    ("learner", "objective"), [("td3", None), pytest.param("ddpg", "hilp", marks=pytest.mark.slow)]
+)
 def test_a_resumed_run_has_the_bytes_of_an_undisturbed_one(
     learner: str, objective: str | None, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

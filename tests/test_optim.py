@@ -102,7 +102,7 @@ def test_other_weights_get_no_gradient() -> None:
 
 
 @pytest.mark.parametrize("done", [0, 3])
-def test_restored_state_continues_to_the_bit(done: int) -> None:
+def test_restored_state_continues_bit_exactly(done: int) -> None:
     first = network()
     optimiser = Adam([{"params": first.parameters(), "lr": 1e-2}])
     take_step = step_of(first, optimiser)
@@ -118,7 +118,7 @@ def test_restored_state_continues_to_the_bit(done: int) -> None:
     assert equal(first, second)
 
 
-def test_a_restored_state_lives_where_its_weight_does() -> None:
+def test_a_restored_state_is_on_the_device_of_its_weight() -> None:
     """The counter too: torch's fused kernel wants it on the weight's device."""
     net = network()
     optimiser = Adam([{"params": net.parameters(), "lr": 1e-2}])

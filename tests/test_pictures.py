@@ -28,7 +28,7 @@ SMALL: dict[str, Any] = {"scale": "smoke", "hidden": 16, "batch": 16, "warmup": 
 # ---- quantities and coverage -----------------------------------------------------------------------------------
 
 
-def test_an_angle_is_told_by_its_cosine_and_sine() -> None:
+def test_an_angle_is_computed_from_its_cosine_and_sine() -> None:
     degrees = np.array([-170.0, -90.0, 0.0, 30.0, 179.0])
     obs = np.stack([np.zeros(5), np.cos(np.radians(degrees)), np.sin(np.radians(degrees))], axis=1)
     np.testing.assert_allclose(quantities.values(Quantity("angle", "°", (1, 2)), obs), degrees)
@@ -241,7 +241,7 @@ def test_a_film_runs_as_fast_as_the_world() -> None:
 
 
 @pytest.mark.parametrize("ending", [".gif", ".webp", ".mp4"])
-def test_a_film_of_a_run_is_written_as_its_name_says(grid: Path, tmp_path: Path, ending: str) -> None:
+def test_a_film_of_a_run_is_written_in_the_format_of_its_name(grid: Path, tmp_path: Path, ending: str) -> None:
     if ending == ".mp4":
         pytest.importorskip("imageio_ffmpeg")
     out = tmp_path / "new" / f"film{ending}"

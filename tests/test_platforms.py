@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 MODULES = ("fcntl", "grp", "pwd", "resource", "termios", "tty")
 """Modules of the standard library that Windows lacks."""
 NAMES = {
@@ -62,6 +64,7 @@ print("imported")
     assert run(code) == "imported\n"
 
 
+@pytest.mark.slow
 def test_training_evaluating_and_resuming_without_posix_names(tmp_path: Path) -> None:
     code = f"""
 warnings.filterwarnings("ignore", "flock not supported")  # filelock itself has no fcntl here

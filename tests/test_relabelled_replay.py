@@ -179,7 +179,7 @@ def test_r2_is_that_of_held_out_blocks() -> None:
     assert held_out_r2(states, np.full(400, 7.0), 50, 3) == 1.0
 
 
-def test_rewards_are_what_the_labels_say_of_the_next_observation() -> None:
+def test_rewards_are_the_predictions_for_the_next_observation() -> None:
     steps, rng = random_steps(), np.random.default_rng(1)
     known = RelabelledReplay(steps, SPACES, 2, nstep=3, gamma=GAMMA)
     seen = (rng.normal(size=(3_000, 3)) * [1, 10, 100]).astype(np.float32)
@@ -193,7 +193,7 @@ def test_rewards_are_what_the_labels_say_of_the_next_observation() -> None:
     assert known.replay.skills.shape[1] == batch.skill.shape[1] == 2
 
 
-def test_a_constant_reward_is_that_constant_and_numbers_that_are_none_are_left_out() -> None:
+def test_a_constant_reward_is_that_constant_and_invalid_numbers_are_left_out() -> None:
     known = RelabelledReplay(random_steps(), SPACES, 2, nstep=1, gamma=GAMMA)
     seen = np.zeros((10, 3), np.float32)
     known.label(seen, no_action(10), seen, np.where(np.arange(10) < 3, np.nan, 7.0), seed=0)
@@ -202,7 +202,7 @@ def test_a_constant_reward_is_that_constant_and_numbers_that_are_none_are_left_o
     np.testing.assert_allclose(known.replay.reward[:-1], 7.0)
 
 
-def test_it_is_told_anew_when_half_as_much_again_is_known() -> None:
+def test_it_is_recomputed_when_the_labelled_data_grows_by_half() -> None:
     known = RelabelledReplay(random_steps(), SPACES, 2, nstep=1, gamma=GAMMA)
     assert known.due(1)
     zeros = np.zeros((100, 3), np.float32)

@@ -189,7 +189,7 @@ def test_recent_steps_pair_each_reward_with_the_observation_it_led_to(length: in
         assert len(own) >= min(steps - 1 - steps // 9, len(known))
 
 
-def test_recent_steps_can_be_paid_by_any_task() -> None:
+def test_recent_steps_can_be_rewarded_by_any_task() -> None:
     replay = Replay(Spaces(1, 1), 0, 12, 1, 1, GAMMA, tasks=2)
     for t in range(20):
         paid = np.array([[10.0 * t, -t]], np.float32)

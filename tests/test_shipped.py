@@ -40,7 +40,7 @@ def test_they_are_all_there_and_small(making: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_acts_and_says_where_it_comes_from(name: str) -> None:
+def test_each_acts_and_names_its_source(name: str) -> None:
     agent = cic.load(name)
     obs = np.zeros((3, agent.spaces.obs), np.float32)
     skills = agent.objective.skills.sample(3, np.random.default_rng(0))
@@ -84,7 +84,7 @@ def test_half_the_bits_hardly_change_an_action(making: ModuleType, tmp_path: Pat
     assert after < 0.6 * before
 
 
-def test_a_folder_of_that_name_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_that_name_takes_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert Run("walker").path == FOLDER / "walker"
     shutil.copytree(FOLDER / "point_mass", tmp_path / "walker")

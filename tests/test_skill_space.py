@@ -117,7 +117,7 @@ def test_one_number_stands_for_all_of_a_box_and_for_the_place_of_a_corner() -> N
         ("none", [1.0], "no skills: omit `skill`"),
     ],
 )
-def test_what_is_no_skill_is_said(kind: Any, numbers: list[float], sentence: str) -> None:
+def test_an_invalid_skill_is_reported(kind: Any, numbers: list[float], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         SkillSpace(kind, 0 if kind == "none" else 3).check(numbers)
 

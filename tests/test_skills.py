@@ -211,9 +211,7 @@ def test_a_finetuned_run_can_show_its_skills_too(others: dict[str, Path], tmp_pa
         (["--choose", "best"], "--choose: unknown value"),
     ],
 )
-def test_mistakes_are_said_in_a_sentence(
-    run: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_are_one_message(run: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["skills", str(run), "--no-video", "--quiet", *words]) == 2
     error = capsys.readouterr().err
     assert said in error

@@ -152,7 +152,7 @@ PARTS: dict[str, tuple[Callable[[], Any], int]] = {
 @pytest.mark.parametrize("name", PARTS)
 @settings(steady, max_examples=6)
 @given(data=st.data())
-def test_asking_changes_nothing_and_from_the_answer_it_goes_on_as_before(name: str, data: st.DataObject) -> None:
+def test_asking_changes_nothing_and_from_the_answer_it_continues_as_before(name: str, data: st.DataObject) -> None:
     make, ticks = PARTS[name]
     moments = st.integers(0, ticks - 1)
     asked, cut = data.draw(st.sets(moments, min_size=1)), data.draw(moments)

@@ -98,7 +98,7 @@ def test_the_replay_holds_what_happened(tmp_path: Path, lengths: list[int]) -> N
         assert stored(loop, copy) == happened(tape, copy)
 
 
-def test_each_step_begins_where_the_one_before_ended_or_anew(tmp_path: Path) -> None:
+def test_each_step_starts_where_the_previous_one_ended_or_after_a_reset(tmp_path: Path) -> None:
     loop, tape = bare(tmp_path / "run", [7, 11], steps=160)
     loop.train()
     for t in range(1, len(tape.obs)):
@@ -229,7 +229,7 @@ def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
     assert status(tmp_path / "run")["state"] == "failed"
 
 
-def test_an_environment_that_cannot_go_on_begins_anew_and_nothing_crosses_the_gap(tmp_path: Path) -> None:
+def test_an_environment_that_cannot_go_on_is_reset_and_nothing_crosses_the_gap(tmp_path: Path) -> None:
     loop, _ = bare(tmp_path / "run", [50, 50], steps=160)
     loop.env.events[30] = stop()
     with pytest.raises(Interrupted):

@@ -68,7 +68,7 @@ def test_a_log_pipe_that_breaks_does_not_take_the_run_with_it(tmp_path: Path) ->
     assert json.loads((run / "result.json").read_text())["step"] == 300
 
 
-def test_a_run_that_was_killed_is_dead_and_says_how_it_goes_on(
+def test_a_run_that_was_killed_is_dead_and_names_the_next_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "killed"

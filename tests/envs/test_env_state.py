@@ -84,7 +84,7 @@ def trajectory(env: VectorEnv, first: int, asked: set[int], masks: np.ndarray[An
     saved=st.integers(1, STEPS // 2 - 1).map(lambda half: 2 * half - 1),
     seed=st.integers(0, 2**16),
 )
-def test_states_change_nothing_and_continue_to_the_bit(
+def test_states_change_nothing_and_continue_bit_exactly(
     kind: str, num_envs: int, asked: set[int], saved: int, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)

@@ -22,7 +22,7 @@ def test_four_moves_and_walls() -> None:
     np.testing.assert_allclose((tie - obs)[:2] * 4.5, [[-1, 0], [1, 0]], atol=1e-5)  # ties along x, zero is positive
 
 
-def test_rewards_are_paid_in_the_corners() -> None:
+def test_rewards_are_given_in_the_corners() -> None:
     env = cic.envs.make("gridworld-reach_bottom_right")
     env.reset()
     right, down = np.array([[1, 0]], np.float32), np.array([[0, -1]], np.float32)

@@ -361,7 +361,7 @@ def test_an_environment_may_offer_its_own_state() -> None:
         np.testing.assert_array_equal(a, b)
 
 
-def test_without_a_state_episodes_start_anew() -> None:
+def test_without_a_state_episodes_restart() -> None:
     env, other = make(2, seed=1), make(2, seed=8)
     assert not env.exact_state
     env.reset()

@@ -214,7 +214,7 @@ def test_the_starts_are_those_of_the_gridworld(made: Path) -> None:
     assert {tuple(cell) for cell in env.physics().astype(int)} == set(gridworld_skills.STARTS)
 
 
-def test_information_is_that_of_skills_that_are_told_apart() -> None:
+def test_information_is_that_of_skills_that_are_distinguished() -> None:
     apart = np.array([[1, 1], [2, 2], [3, 3], [4, 4]])
     assert gridworld_skills.information(apart)[0] == pytest.approx(math.log(4))
     assert gridworld_skills.information(np.ones((4, 2), np.int64))[0] == pytest.approx(0)
@@ -436,7 +436,7 @@ def test_the_last_quarter() -> None:
     assert math.isnan(at_the_end(None))
 
 
-def test_a_label_says_how_many_runs_there_are() -> None:
+def test_a_label_states_how_many_runs_there_are() -> None:
     members = [
         ExperimentRun("CIC", Entry(str(seed), "pretrain", {"seed": seed, "domain": "walker"}), None) for seed in (0, 1)
     ]
@@ -492,7 +492,7 @@ def test_the_list_names_all_and_times_nothing(
         (["sweep", "--slots", "0"], "slots must be at least 1"),
     ],
 )
-def test_mistakes_are_said_in_one_sentence(
+def test_mistakes_are_one_message(
     words: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["reproduce", *words, "--out", str(tmp_path / "out")]) == 2

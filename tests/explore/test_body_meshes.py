@@ -96,7 +96,7 @@ def test_a_push_moves_the_body_by_as_much_as_its_joints_allow() -> None:
     planar.close()
 
 
-def test_an_environment_without_a_body_says_so() -> None:
+def test_an_environment_without_a_body_is_reported() -> None:
     env = envs.make("gridworld")
     assert env.model is None
     with pytest.raises(ValueError, match="no body"):

@@ -25,7 +25,7 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return said
 
 
-def test_what_cannot_be_shown_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_shown_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "does not exist" in refused([str(tmp_path / "nothing")], capsys)
     young = tmp_path / "young"
     shutil.copytree(FOLDER / "point_mass", young)
@@ -53,11 +53,11 @@ def test_what_cannot_be_shown_is_said(tmp_path: Path, capsys: pytest.CaptureFixt
         (["walker", "--seed", "-1"], "seed"),
     ],
 )
-def test_bad_settings_are_said(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_settings_are_reported(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert said in refused(words, capsys)
 
 
-def test_without_viser_it_says_what_to_install(
+def test_without_viser_it_names_the_extra_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "viser", None)

@@ -115,7 +115,7 @@ def test_pause_speed_push_reset(explorer: Explorer, page: OpenPage) -> None:
     wait_until(lambda: viewer.panel.simulation.steps > 3)
 
 
-def test_what_physics_cannot_bear_begins_anew(explorer: Explorer, page: OpenPage) -> None:
+def test_what_physics_cannot_continue_is_reset(explorer: Explorer, page: OpenPage) -> None:
     (viewer,) = explorer.viewers
     before = page.labels["agent"]
     page.set("agent", "walker")

@@ -182,7 +182,7 @@ def test_a_clip_is_what_the_browser_drew(explorer: Explorer, tab: Browser, monke
     assert frames[0].std() > 5
 
 
-def test_without_webgl_the_page_says_so(explorer: Explorer) -> None:
+def test_without_webgl_the_page_is_reported(explorer: Explorer) -> None:
     with browser("--disable-3d-apis") as tab:
         tab.open(f"http://127.0.0.1:{explorer.port}")
         said = tab.wait_for("document.body.innerText.includes('WebGL') && document.body.innerText")
@@ -190,7 +190,7 @@ def test_without_webgl_the_page_says_so(explorer: Explorer) -> None:
 
 
 @pytest.mark.parametrize("how", ["closed", "killed"])
-def test_a_page_that_goes_frees_its_environment(explorer: Explorer, how: str) -> None:
+def test_a_closed_page_frees_its_environment(explorer: Explorer, how: str) -> None:
     wait_until(lambda: not explorer.viewers)
     with browser(WEBGL) as tab:
         tab.open(f"http://127.0.0.1:{explorer.port}")

@@ -48,7 +48,7 @@ def test_every_method_can_be_asked(name: str) -> None:
         assert torch.equal(value, before[key])
 
 
-def test_cic_is_paid_and_sure_by_its_own_formulas() -> None:
+def test_cic_has_reward_and_confidence_by_its_own_formulas() -> None:
     agent, reference = make("cic", skill_dim=4)
     metrics = LiveMetrics(Bare(agent, 3), reference)  # type: ignore[arg-type]
     path, actions, skill = list(reference.observations[1]), list(reference.actions[1]), reference.skills[1]

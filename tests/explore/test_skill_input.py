@@ -44,7 +44,7 @@ def test_constants() -> None:
 
 
 @pytest.mark.parametrize("space", EVERY, ids=lambda space: f"{space.kind}{space.dim}")
-def test_a_skill_spelled_out_is_read_back_to_the_bit(space: SkillSpace) -> None:
+def test_a_skill_spelled_out_is_read_back_bit_exactly(space: SkillSpace) -> None:
     for skill in space.sample(20, np.random.default_rng(2)):
         words = skill_arguments(space, skill)
         np.testing.assert_array_equal(typed(space, ", ".join(words)), skill)

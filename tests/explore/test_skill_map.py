@@ -52,7 +52,7 @@ def test_clusters_are_those_that_are_there() -> None:
     assert clusters(centres[:2].astype(float), 5).tolist() in ([0, 1], [1, 0])  # fewer points than clusters
 
 
-def test_a_point_says_what_its_skill_does_alone(drawn: SkillMap) -> None:
+def test_a_point_has_the_numbers_of_its_skill(drawn: SkillMap) -> None:
     """Returns and way of one skill, by the simulation that a page shows."""
     agent = load_agent("point_mass")
     simulation = LiveSimulation(agent, drawn.skills[7], seed=3)

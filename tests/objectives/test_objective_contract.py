@@ -223,7 +223,7 @@ def test_new_tensors_follow_the_batchs_device(name):
 
 
 @every_method
-def test_skills_live_where_the_space_says(name):
+def test_skills_are_in_their_space(name):
     space = build(name).skills
     skills = make_batch(space, size=200).skill
     assert skills.shape == (200, space.dim)

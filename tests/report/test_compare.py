@@ -98,7 +98,7 @@ def test_single_runs_on_both_sides_conclude_nothing(tmp_path: Path) -> None:
     assert "Nothing can be concluded from one run per side" in " ".join(shown(tmp_path / "a", tmp_path / "b").split())
 
 
-def test_tasks_of_one_side_are_left_out_and_said(tmp_path: Path) -> None:
+def test_tasks_of_one_side_are_left_out_and_reported(tmp_path: Path) -> None:
     make(tmp_path / "a", "cic", [1.0, 2.0])
     make(tmp_path / "a", "cic", [1.0, 2.0], "walker-flip")
     make(tmp_path / "b", "aps", [1.0, 2.0])
@@ -114,7 +114,7 @@ def test_a_task_without_expert_is_compared_raw(tmp_path: Path) -> None:
     assert "IQM" not in text
 
 
-def test_the_same_method_twice_is_told_apart(tmp_path: Path) -> None:
+def test_the_same_method_twice_is_distinguished(tmp_path: Path) -> None:
     for side, reward in (("a", "entropy"), ("b", "similarity")):
         finetune(tmp_path / side, seed=0, options={"reward": reward})
     text = shown(tmp_path / "a", tmp_path / "b")
@@ -122,7 +122,7 @@ def test_the_same_method_twice_is_told_apart(tmp_path: Path) -> None:
     assert row(text, "Task")[1:3] == ["A", "B"]
 
 
-def test_other_budgets_are_said(tmp_path: Path) -> None:
+def test_other_budgets_are_reported(tmp_path: Path) -> None:
     finetune(tmp_path / "a", scale="paper")
     finetune(tmp_path / "b", method="aps")
     assert "differ in scale" in shown(tmp_path / "a", tmp_path / "b")
@@ -146,7 +146,7 @@ def test_a_group_of_several_budgets_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("state", ["running", "failed"])
-def test_nothing_finished_is_said(tmp_path: Path, state: str) -> None:
+def test_nothing_finished_is_reported(tmp_path: Path, state: str) -> None:
     finetune(tmp_path / "a", state=state)
     pretrain(tmp_path / "a")
     make(tmp_path / "b", "aps", [1.0])
@@ -160,7 +160,7 @@ def test_a_run_is_not_compared_with_itself(tmp_path: Path) -> None:
         shown(tmp_path / "a", tmp_path / "a")
 
 
-def test_no_common_task_is_said(tmp_path: Path) -> None:
+def test_no_common_task_is_reported(tmp_path: Path) -> None:
     make(tmp_path / "a", "cic", [1.0])
     make(tmp_path / "b", "aps", [1.0], "walker-flip")
     with pytest.raises(UserError, match="no common task"):

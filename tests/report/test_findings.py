@@ -79,13 +79,13 @@ def test_one_method_beside_the_paper(tmp_path: Path) -> None:
     assert text.startswith("After 100k steps of finetuning, CIC reaches 0.50")
 
 
-def test_tasks_without_experts_are_told_raw(tmp_path: Path) -> None:
+def test_tasks_without_experts_are_shown_raw(tmp_path: Path) -> None:
     for method, score in (("cic", 12.0), ("aps", 40.0)):
         finetune(tmp_path / "runs", "mine-hop", method, score=score)
     assert "Mean return on mine-hop after finetuning: APS 40, CIC 12." in made(tmp_path)
 
 
 @pytest.mark.parametrize("kind", [finetune, pretrain])
-def test_nothing_finished_is_said(tmp_path: Path, kind: object) -> None:
+def test_nothing_finished_is_reported(tmp_path: Path, kind: object) -> None:
     kind(tmp_path / "runs", state="running")  # type: ignore[operator]
     assert made(tmp_path).startswith("No run has finished yet")

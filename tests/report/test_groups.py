@@ -60,7 +60,7 @@ def test_what_is_not_averaged(tmp_path: Path, change: dict[str, object], label: 
     assert "`mix`" in reason
 
 
-def test_mix_averages_and_says_so(tmp_path: Path) -> None:
+def test_mix_averages_and_reports_it(tmp_path: Path) -> None:
     finetune(tmp_path, seed=0)
     finetune(tmp_path, seed=1, scale="paper")
     rows, said = grouped(tmp_path, mix=True)
@@ -87,7 +87,7 @@ def test_labels_name_as_few_keys_as_tell_rows_apart(tmp_path: Path) -> None:
     ]
 
 
-def test_twins_count_once_and_are_said(tmp_path: Path) -> None:
+def test_twins_count_once_and_are_reported(tmp_path: Path) -> None:
     finetune(tmp_path, seed=0, name="first")
     finetune(tmp_path, seed=0, name="again")
     finetune(tmp_path, seed=0, name="stopped", state="failed")
@@ -101,7 +101,7 @@ def test_twins_count_once_and_are_said(tmp_path: Path) -> None:
     assert "only stopped counts" not in twins
 
 
-def test_same_seed_from_other_checkpoints_counts_and_is_said(tmp_path: Path) -> None:
+def test_same_seed_from_other_checkpoints_counts_and_is_reported(tmp_path: Path) -> None:
     finetune(tmp_path, seed=0, name="first", pretrain_seed=0)
     finetune(tmp_path, seed=0, name="second", pretrain_seed=1)
     rows, said = grouped(tmp_path)
@@ -191,7 +191,7 @@ def test_every_run_is_in_one_row_and_the_statistics_have_one_budget(
         assert len({run.pretrain_steps for run in members} - {0}) == 1
 
 
-def test_two_methods_of_one_title_are_told_apart(tmp_path: Path) -> None:
+def test_two_methods_of_one_title_are_distinguished(tmp_path: Path) -> None:
     for method in ("cic", "mine"):
         run = finetune(tmp_path, method=method)
         header = json.loads((run / "config.json").read_text())

@@ -64,7 +64,7 @@ def test_a_folder_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
         records.read([tmp_path / "nowhere"])
 
 
-def test_an_empty_folder_is_said(tmp_path: Path) -> None:
+def test_an_empty_folder_is_reported(tmp_path: Path) -> None:
     runs, problems = records.read([tmp_path])
     assert runs == []
     assert "no run folder" in problems[0]
@@ -133,7 +133,7 @@ def test_a_return_that_is_no_number(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("state", ["running", "failed", "interrupted", None])
-def test_the_result_decides_whatever_the_status_says(tmp_path: Path, state: str | None) -> None:
+def test_the_result_decides_whatever_the_status_is(tmp_path: Path, state: str | None) -> None:
     """A run may be killed between its result and its last status."""
     run = finetune(tmp_path, state=state or "running", steps=50_000)
     assert math.isnan(one(run).score)
@@ -179,7 +179,7 @@ def test_other_formats_are_left_out(tmp_path: Path, layout: Any) -> None:
     assert f"has format {layout!r}, this version reads 2 and 3; left out" in problem
 
 
-def test_the_run_says_how_its_method_is_written(tmp_path: Path) -> None:
+def test_the_run_states_the_title_of_its_method(tmp_path: Path) -> None:
     run = finetune(tmp_path, method="surprise")
     assert one(run).title == "surprise"
     header = json.loads((run / "config.json").read_text())
@@ -340,7 +340,7 @@ def test_a_cut_off_last_line_is_normal(tmp_path: Path) -> None:
     assert len(series["eval/return"].steps) == 3
 
 
-def test_a_broken_line_in_the_middle_is_said(tmp_path: Path) -> None:
+def test_a_broken_line_in_the_middle_is_reported(tmp_path: Path) -> None:
     run = finetune(tmp_path)
     lines = (run / "metrics.jsonl").read_text().splitlines()
     lines[1] = "\0\0\0"

@@ -238,7 +238,7 @@ def test_a_report_made_again_leaves_no_figure_of_the_last_one(tmp_path: Path) ->
     assert (tmp_path / "precious.png").exists()
 
 
-def test_media_beyond_the_room_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_media_beyond_the_size_limit_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     media(finetune(tmp_path / "runs"))
     monkeypatch.setattr(sections, "_MEDIA_BYTES", 50)
     result = report([tmp_path / "runs"], tmp_path / "out", FAST)
@@ -255,14 +255,14 @@ def test_the_reference_can_be_chosen(tmp_path: Path) -> None:
     assert any("no finished runs of rnd" in notice for notice in result.notices)
 
 
-def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     finetune(tmp_path / "runs")
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot write the report"):
         report([tmp_path / "runs"], tmp_path / "file" / "out")
 
 
-def test_a_missing_extra_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     finetune(tmp_path)
     monkeypatch.setattr(build, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"needs matplotlib: pip install 'cic\[report\]'"):
@@ -278,7 +278,7 @@ def test_pretraining_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bad", [{"reps": 0}, {"confidence": 2.0}])
-def test_bad_options_are_said(bad: dict[str, float]) -> None:
+def test_bad_options_are_reported(bad: dict[str, float]) -> None:
     with pytest.raises(UserError):
         ReportOptions(**bad)  # type: ignore[arg-type]
 

@@ -79,7 +79,7 @@ def test_only_unfinished_runs(tmp_path: Path) -> None:
     assert rows == {}
 
 
-def test_nan_returns_are_left_out_and_said(runs: Path) -> None:
+def test_nan_returns_are_left_out_and_reported(runs: Path) -> None:
     finetune(runs, seed=7, score=float("nan"))
     _, rows, shown = make(runs)
     assert rows["CIC"]["Mean ↑"].startswith("0.50")
@@ -149,7 +149,7 @@ def test_unknown_tasks_are_shown_raw(runs: Path) -> None:
     assert raw[-1] | {"Domain": "My robot", "Task": "Dance", "Expert": "–", "CIC": "12 ± 0"} == raw[-1]
 
 
-def test_the_same_seed_twice_is_said_and_counts_once(runs: Path) -> None:
+def test_the_same_seed_twice_is_reported_and_counts_once(runs: Path) -> None:
     finetune(runs, seed=0, name="copy", score=0.0)
     _, rows, shown = make(runs)
     assert rows["CIC"]["Runs"] == "2"
@@ -158,7 +158,7 @@ def test_the_same_seed_twice_is_said_and_counts_once(runs: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["config.json", "status.json", "result.json", "metrics.jsonl", "trials.json"])
-@pytest.mark.parametrize("damage", ["cut", "folder"])
+@pytest.mark.parametrize("damage", ["cut", pytest.param("folder", marks=pytest.mark.slow)])
 def test_unreadable_files(runs: Path, file: str, damage: str) -> None:
     path = finetune(runs, seed=7, score=398.0) / file
     text = path.read_text()
@@ -221,7 +221,9 @@ HOSTILE = (
 )
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize(
+    "text", [pytest.param(text, marks=[pytest.mark.slow] * (place > 2)) for place, text in enumerate(HOSTILE)]
+)
 def test_hostile_text_is_shown_not_obeyed(runs: Path, text: str) -> None:
     folder = finetune(runs, method=text, seed=7, score=398.0, name="stranger", options={text: text})
     write_json(folder / "status.json", {"state": text, "step": 10, "message": text})
@@ -244,7 +246,7 @@ def test_a_config_nested_too_deeply_is_named(runs: Path) -> None:
     assert "walker-run-cic-7: config.json is nested too deeply" in make(runs)[2]
 
 
-def test_a_picture_that_is_none(runs: Path) -> None:
+def test_a_file_that_is_no_picture(runs: Path) -> None:
     (finetune(runs, seed=7) / "pictures" / "a.png").mkdir(parents=True)
     _, _, shown = make(runs)
     assert "a.png cannot be read" in shown

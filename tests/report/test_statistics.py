@@ -255,18 +255,18 @@ def test_chunk_size_does_not_change_the_interval(size: int, monkeypatch: pytest.
 # ---- bad input -------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_to_aggregate_is_said() -> None:
+def test_nothing_to_aggregate_is_reported() -> None:
     with pytest.raises(UserError, match="at least one run"):
         statistics.aggregate(matrix({"a": [float("nan")]}), FAST)
 
 
-def test_no_common_task_is_said() -> None:
+def test_no_common_task_is_reported() -> None:
     with pytest.raises(UserError, match="no task in common"):
         statistics.improvement(matrix({"a": [1.0]}), matrix({"b": [1.0]}), FAST)
 
 
 @pytest.mark.parametrize("bad", [{"reps": 0}, {"confidence": 1.0}, {"confidence": 0.0}])
-def test_bad_bootstrap_is_said(bad: dict[str, float]) -> None:
+def test_bad_bootstrap_is_reported(bad: dict[str, float]) -> None:
     with pytest.raises(UserError):
         Bootstrap(**bad)  # type: ignore[arg-type]
 

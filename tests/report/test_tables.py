@@ -168,7 +168,7 @@ def test_only_unknown_tasks_make_no_statistics(tmp_path: Path) -> None:
 # ---- coverage ------------------------------------------------------------------------------------------------------
 
 
-def test_a_task_that_a_method_lacks_is_left_out_and_said(tmp_path: Path) -> None:
+def test_a_task_that_a_method_lacks_is_left_out_and_reported(tmp_path: Path) -> None:
     for seed in range(2):
         finetune(tmp_path, "walker-run", "cic", seed)
         finetune(tmp_path, "walker-run", "aps", seed)
@@ -178,7 +178,7 @@ def test_a_task_that_a_method_lacks_is_left_out_and_said(tmp_path: Path) -> None
     assert any(notice.startswith("walker-flip is excluded from the aggregate") and "APS" in notice for notice in said)
 
 
-def test_no_common_task_falls_back_and_is_said(tmp_path: Path) -> None:
+def test_no_common_task_falls_back_and_is_reported(tmp_path: Path) -> None:
     finetune(tmp_path, "walker-run", "cic")
     finetune(tmp_path, "walker-flip", "aps")
     _, computed, said = built(tmp_path)
@@ -225,7 +225,7 @@ def test_paper_rows_stand_beside_own_runs(tmp_path: Path) -> None:
     assert {record["source"] for record in statistics.records} == {"runs", "paper"}
 
 
-def test_the_papers_order_is_told_per_domain(tmp_path: Path) -> None:
+def test_the_papers_order_is_reported_per_domain(tmp_path: Path) -> None:
     published = {method: paper_scores.returns()[method]["walker-run"].mean for method in ("cic", "aps", "diayn", "rnd")}
     reverse = dict(
         zip(sorted(published, key=published.__getitem__), sorted(published.values(), reverse=True), strict=True)
@@ -289,6 +289,6 @@ def test_reward_variants(tmp_path: Path) -> None:
     assert texts(table)[-1] == ["Mean", "–", "0.25", "–", "0.50"]
 
 
-def test_unknown_paper_rows_are_said() -> None:
+def test_unknown_paper_rows_are_reported() -> None:
     with pytest.raises(UserError, match='did you mean "cic"'):
         scores.paper_rows(("cicc",))

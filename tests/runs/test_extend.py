@@ -161,7 +161,7 @@ def test_extension_with_no_checkpoint_before_the_end_is_refused(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("operation", ["replace", "rmdir", "unlink"])
-@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("number", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3))])
 def test_extension_that_is_killed_can_be_continued(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str, number: int
 ) -> None:

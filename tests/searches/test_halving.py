@@ -40,7 +40,7 @@ def test_each_round_has_half_as_many_trials_of_twice_the_length(budget: int, hal
         assert steps == [min(half, budget)], "at least one candidate, as long as the budget lasts"
 
 
-def test_the_better_half_goes_on() -> None:
+def test_the_better_half_continues() -> None:
     search = played("halving", 1000, trial_steps=20)
     tried = [(trial.candidate.steps, trial.skill[0]) for trial in search.trials]
     pools = [[skill for steps, skill in tried if steps == length] for length in (10, 20, 40, 80)]

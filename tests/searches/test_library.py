@@ -259,6 +259,6 @@ def test_only_the_trials_of_finalists_start_with_a_reset() -> None:
     ]
 
 
-def test_without_a_library_the_search_says_what_to_do() -> None:
+def test_without_a_library_the_search_names_the_remedy() -> None:
     with pytest.raises(UserError, match="choose `search=halving`, or repeat"):
         make_search(Problem(BOX, SearchConfig(), 100), "library")

@@ -220,7 +220,7 @@ def test_if_no_return_is_a_number_the_default_is_kept() -> None:
 # ---- the table of trials ---------------------------------------------------------------------------------------
 
 
-def test_the_table_says_what_was_tried_and_what_came_of_it() -> None:
+def test_the_table_has_trials_and_results() -> None:
     running = search(ONEHOT, "each", 40)
     play(running, lambda skill: float(skill @ np.array([1, 4, 2, 3])), 40)
     table = json.loads(json.dumps(running.table()))
