@@ -7,6 +7,7 @@ where the previous trial stopped.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,9 +70,14 @@ def from_replay(replay: Replay, count: int, steps: int) -> Library | None:
 
     If all paths are shorter, because episodes are, the longest ones count. None without any path.
     """
-    found = list(replay.skill_paths())
-    steps = min(steps, max((len(path) for _, path in found), default=0) - 1)
-    return _library([(skill, path) for skill, path in found if len(path) > steps > 0][:count], steps)
+    if not (found := _latest(replay, count, steps)):
+        steps = max((len(path) for _, path in replay.skill_paths()), default=0) - 1
+        found = _latest(replay, count, steps) if steps > 0 else []
+    return _library(found, steps)
+
+
+def _latest(replay: Replay, count: int, steps: int) -> list[tuple[Array, Array]]:
+    return list(islice((one for one in replay.skill_paths() if len(one[1]) > steps), count))
 
 
 def recorded(replay: Replay, count: int, starts: int, steps: int) -> Library | None:
