@@ -64,7 +64,7 @@ def test_there_are_tables_and_no_run_folders() -> None:
     """Without what results/.gitignore names."""
     files = [path for path in RESULTS.rglob("*") if path.is_file() and "runs" not in path.parts]
     files = [path for path in files if path.suffix not in (".pdf", ".html", ".tex")]
-    assert len(STUDIES) == 15
+    assert len(STUDIES) == 16
     assert [path for path in files if path.name in ("config.json", "metrics.jsonl")] == []
     assert [path for path in files if path.stat().st_size > 1_000_000] == []
 
@@ -273,8 +273,25 @@ def test_the_steering_page_has_the_measured_numbers() -> None:
     assert f"| forward | {walker['most speed']:.1f} m/s |" in page
     assert f"| backward | {-walker['least speed']:.1f} m/s |" in page
     assert f"| {found['steer_walker']['explained']['behaviour']:.2f} | 0.8 |" in page
-    for run in ("quadruped-100", "q-s05", "q-s05-b1"):
+    for run in ("quadruped-100", "q-s05", "q-s05-b1", "q-new-450"):
         row = found[run]["found"]
         moved = [abs(row[f"{end} {name}"]) for name in ("speed", "sideways") for end in ("most", "least")]
         shown = f"| {moved[0]:.1f}, {moved[1]:.1f} m/s | {moved[2]:.1f}, {moved[3]:.1f} m/s "
         assert f"{shown}| {row['stand']:.0f} | {row['walk']:.0f} |" in page
+
+
+def test_the_comparison_page_has_the_returns_of_the_tables() -> None:
+    page = (RESULTS / "comparison" / "README.md").read_text()
+    with (RESULTS / "comparison" / "runs.csv").open(newline="") as file:
+        rows = {row["run"]: row for row in csv.DictReader(file)}
+    for method in ("cic", "disagreement"):
+        found = [
+            next(row for name, row in rows.items() if name.startswith(f"finetune-{method}-jaco-{corner}-s0"))
+            for corner in ("reach_top_left", "reach_top_right", "reach_bottom_left", "reach_bottom_right")
+        ]
+        shown = " | ".join(
+            f"{float(row['result.return']):.1f}" + ("" if row["sound"] == "true" else " (not sound)") for row in found
+        )
+        assert f"| {shown} |" in page
+    trials = [float(rows[f"reach_top_left-{name}"]["result.return"]) for name in ("default", "lr3e-4", "noprior")]
+    assert "{:.1f}, {:.1f} and {:.1f}".format(*trials) in page

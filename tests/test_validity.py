@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import runpy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ from fakes import make_loop, pretrain_config
 
 from cic.core.types import Batch
 from cic.learning.diagnosis import share_of_skill, state_of_policy, state_of_representation
+from cic.report.collapse import is_sound
+from cic.runs import records
 from cic.training.validity import LASTING, Problems, general, observation_scale
 
 GOOD = {
@@ -187,3 +190,14 @@ def test_sound_runs_in_the_tables_are_not_reported_and_collapsed_ones_are() -> N
     expected = {"CIC, collapsed", "Disagreement", "SMM"}
     assert {kind for (_, kind), row in reported.items() if row} == expected
     assert sum(row["runs"] for (kind, _), row in counted.items() if kind == "finetune") == 674
+
+
+@pytest.mark.parametrize(
+    ("problems", "failed"),
+    [({"unscaled observations": "…"}, ()), ({"unscaled observations": "…", "no reward": "…"}, ("no reward",))],
+)
+def test_advice_does_not_make_a_run_unsound(problems: dict[str, str], failed: tuple[str, ...], tmp_path: Path) -> None:
+    make_loop(tmp_path / "run", "pretrain", pretrain_config(objective="fixed", steps=200)).train()
+    run = replace(records.read([tmp_path / "run"])[0][0], result={"problems": problems})
+    assert run.failed_checks == failed
+    assert is_sound(run, {}) is not bool(failed)

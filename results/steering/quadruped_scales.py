@@ -15,6 +15,7 @@ TRIALS = {  # name: scale of speed and sideways, scale of turn, weight of the ex
     "quadruped-100": (2.0, 2.0, 0.3, 716_000, 4),
     "q-s05": (0.5, 4.0, 0.3, 300_000, 6),
     "q-s05-b1": (0.5, 4.0, 1.0, 300_000, 6),
+    "q-new-450": (0.5, 4.0, 0.3, 450_000, 6),
 }
 
 

@@ -25,6 +25,8 @@ from cic.runs.untrusted import check_folder, integer, number, plain, read_object
 _NOT_RUNS = {"pictures", "measured", "checkpoints", "milestones", "inherited", ".git", "__pycache__"}
 _TITLE_LETTERS = 40
 _STARTING_SECONDS = 600.0
+ADVICE = ("unscaled observations",)
+"""Reported problems that do not make a run unsound: many runs with such observations learn, as those of jaco."""
 
 
 @dataclass(frozen=True)
@@ -97,10 +99,10 @@ class RunRecord:
 
     @property
     def failed_checks(self) -> tuple[str, ...]:
-        """Validity checks (`cic.training.validity`) that the run or its pre-training failed."""
+        """Validity checks (`cic.training.validity`) that the run or its pre-training failed, without mere advice."""
         own, before = (self.result or {}).get("problems"), self.config.get("pretrain_problems")
         found = [*(own if isinstance(own, dict) else ()), *(before if isinstance(before, list | tuple) else ())]
-        return tuple(dict.fromkeys(map(plain, found)))
+        return tuple(name for name in dict.fromkeys(map(plain, found)) if name not in ADVICE)
 
     @property
     def finished(self) -> bool:
